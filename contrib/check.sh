@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Set up everything that the tests need and run all checks. With arguments, run only pytest with them.
+# HYPOTHESIS_PROFILE=deep looks much longer for a counterexample.
+set -euo pipefail
+# shellcheck source=contrib/setup.sh
+. "$(dirname -- "${BASH_SOURCE[0]}")/setup.sh"
+
+ensure_home
+ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm
+require git "tests run a server that reads a repository"
+install_project dev
+cd "$root"
+export PATH=$venv/bin:$PATH HYPOTHESIS_PROFILE=${HYPOTHESIS_PROFILE:-fast}
+
+if [ $# -gt 0 ]; then
+    exec pytest "$@"
+fi
+
+failed=()
+check() {
+    say "$*"
+    "$@" || failed+=("$*")
+}
+check ruff check --quiet
+check ruff format --quiet --check
+check mypy --no-error-summary
+check pytest --cov --cov-report=
+# Decisions are pure, so every branch of them can be tested; the rest is proven end to end.
+check coverage report --include='supervisord_mcp/protocol/*,supervisord_mcp/policy/*' --fail-under=100
+[ ${#failed[@]} = 0 ] || fail "failed:" "${failed[@]/#/  }"

@@ -1,0 +1,56 @@
+"""The stored catalogues: one file per instance spec, so that hosts are answered without starting anything (D8)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+
+from supervisord_mcp.protocol import catalogue
+from supervisord_mcp.protocol.catalogue import Catalogue
+
+_log = logging.getLogger(__name__)
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class Catalogues:
+    """The directory of stored catalogues. What cannot be read is learnt anew, what cannot be written is logged."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def _path(self, server: str, digest: str) -> Path:
+        return self._directory / f"{_UNSAFE.sub('_', server)}-{digest}.json"
+
+    def load(self, server: str, digest: str) -> Catalogue | None:
+        """Given a server and the digest of its resolved spec, return what is known of it, or None."""
+        try:
+            return catalogue.load(self._path(server, digest).read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            _log.warning("cannot read the catalogue of %s: %s", server, error)
+            return None
+
+    def save(self, server: str, digest: str, learnt: Catalogue) -> None:
+        """Keep what was learnt; the newest one of a server also answers hosts whose spec is not known yet."""
+        path = self._path(server, digest)
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            temporary.write_bytes(catalogue.dump(learnt))
+            temporary.replace(path)
+        except OSError as error:
+            _log.warning("cannot keep the catalogue of %s: %s", server, error)
+            temporary.unlink(missing_ok=True)
+
+    def newest(self, server: str) -> Catalogue | None:
+        """Return the catalogue of a server that was learnt last, whatever its spec was, or None."""
+        pattern = re.compile(re.escape(_UNSAFE.sub("_", server)) + r"-[0-9a-f]{16}\.json")
+        try:
+            files = [path for path in self._directory.iterdir() if pattern.fullmatch(path.name)]
+            files.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+            return next((found for path in files if (found := catalogue.load(path.read_bytes()))), None)
+        except OSError:
+            return None

@@ -1,0 +1,181 @@
+"""The table of all commands with their examples, and how a usage error looks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from supervisord_mcp.cli import call, config, direct, entries, events, listing, logs, status, tools, up, verbs, version
+from supervisord_mcp.cli.ending import INTERRUPTED, discard_output, ended
+from supervisord_mcp.errors import UsageError
+
+_DAEMON: Final = "The daemon"
+_SERVERS: Final = "Servers"
+_SETUP: Final = "Configuration"
+_HOSTS: Final = "In the configuration of a host"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its name, its function, the panel of the help that lists it, and examples of its use."""
+
+    name: str
+    function: Callable[..., None]
+    panel: str
+    examples: tuple[str, ...]
+
+
+COMMANDS: Final = (
+    Command("run", direct.run, _DAEMON, ("smcp run",)),
+    Command("up", up.up, _DAEMON, ("smcp up",)),
+    Command("down", up.down, _DAEMON, ("smcp down",)),
+    Command("reload", verbs.reload, _DAEMON, ("smcp reload",)),
+    Command("events", events.events, _DAEMON, ("smcp events", "smcp events -f", "smcp events -f --json | jq .kind")),
+    Command("version", version.version, _DAEMON, ("smcp version", "smcp version --json")),
+    Command(
+        "status",
+        status.status,
+        _SERVERS,
+        ("smcp status", "smcp status git", "smcp status --json | jq '.servers[].state'"),
+    ),
+    Command("list", listing.list_servers, _SERVERS, ("smcp list", "smcp list --json")),
+    Command("start", verbs.start, _SERVERS, ("smcp start git", "smcp start --all")),
+    Command("stop", verbs.stop, _SERVERS, ("smcp stop git time", "smcp stop --all")),
+    Command("restart", verbs.restart, _SERVERS, ("smcp restart git", "smcp restart --all")),
+    Command("logs", logs.logs, _SERVERS, ("smcp logs git", "smcp logs git -n 20 -f")),
+    Command("tools", tools.tools, _SERVERS, ("smcp tools git", "smcp tools files --project ~/src/site --json")),
+    Command(
+        "call",
+        call.call,
+        _SERVERS,
+        (
+            """smcp call time get_current_time '{"timezone": "Europe/Berlin"}'""",
+            "echo '{}' | smcp call git git_status - --json",
+        ),
+    ),
+    Command(
+        "add",
+        entries.add,
+        _SETUP,
+        (
+            "smcp add time -- uvx mcp-server-time",
+            "smcp add fetch --network host -- uvx mcp-server-fetch",
+            "smcp add files --mount '${project}:rw' -- npx -y @modelcontextprotocol/server-filesystem '${project}'",
+        ),
+    ),
+    Command("remove", entries.remove, _SETUP, ("smcp remove time",)),
+    Command(
+        "connect",
+        direct.connect,
+        _HOSTS,
+        ("smcp connect git", "smcp connect files --project ~/src/site"),
+    ),
+    Command(
+        "wrap",
+        direct.wrap,
+        _HOSTS,
+        (
+            "smcp wrap -- npx -y @modelcontextprotocol/server-everything",
+            "smcp wrap --network host -- uvx mcp-server-fetch",
+        ),
+    ),
+)
+
+
+CONFIG_COMMANDS: Final = (
+    Command("check", config.check, "", ("smcp config check", "smcp config check && smcp reload")),
+    Command("show", config.show, "", ("smcp config show", "smcp config show git --json")),
+    Command("schema", config.schema, "", ("smcp config schema > smcp.schema.json",)),
+    Command("sample", config.sample, "", ("smcp config sample > ~/.config/smcp/config.toml",)),
+    Command("reference", config.reference, "", ("smcp config reference | less",)),
+    Command("path", config.path, "", ("smcp config path", '"$EDITOR" "$(smcp config path)"')),
+)
+
+
+class _Given:
+    """What was given before the command."""
+
+    debug = False
+
+
+def run(argv: Sequence[str]) -> int:
+    """Given the words after ``smcp``, run the command and return its exit status."""
+    given = _Given()
+    return ended(lambda: _invoke(argv, given), debug=lambda: given.debug)
+
+
+def build() -> typer.Typer:
+    """Return the program with all its commands."""
+    app = _group()
+    app.callback(epilog=_epilog(("smcp add time -- uvx mcp-server-time", "smcp status", "smcp COMMAND --help")))(_root)
+    for command in COMMANDS:
+        _register(app, command)
+    group = _group()
+    group.callback(epilog=_epilog(("smcp config check", "smcp config show git")))(_config)
+    for command in CONFIG_COMMANDS:
+        _register(group, command)
+    app.add_typer(group, name="config", rich_help_panel=_SETUP)
+    return app
+
+
+def _invoke(argv: Sequence[str], given: _Given) -> int:
+    program = typer.main.get_command(build())
+    # Whoever says only half of a command gets the help of that half.
+    words = [*argv, "--help"] if list(argv) in ([], ["config"]) else list(argv)
+    try:
+        result = program.main(args=words, prog_name="smcp", standalone_mode=False, obj=given)
+    except SystemExit as ending:
+        # The shell completion ends like this, and a reader of our output that left.
+        _flush_or_discard()
+        return ending.code if isinstance(ending.code, int) else 1
+    except typer.Abort:
+        return INTERRUPTED
+    except Exception as error:
+        # The base class of usage errors has another home in every generation of typer; its two traits are stable.
+        if not (hasattr(error, "format_message") and getattr(error, "exit_code", None) == 2):
+            raise
+        context = getattr(error, "ctx", None)
+        help_of = context.command_path if context is not None else "smcp"
+        raise UsageError(error.format_message(), remedy=f"see: {help_of} --help") from error
+    return result if isinstance(result, int) else 0
+
+
+def _flush_or_discard() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
+
+
+def _group() -> typer.Typer:
+    return typer.Typer(
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+
+
+def _register(app: typer.Typer, command: Command) -> None:
+    app.command(command.name, epilog=_epilog(command.examples), rich_help_panel=command.panel or None)(command.function)
+
+
+def _epilog(examples: Sequence[str]) -> str:
+    from rich.markup import escape
+
+    return "[bold]Examples[/bold]\n\n" + "\n\n".join(f"$ {escape(example)}" for example in examples)
+
+
+def _root(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where in the program an error was raised.")] = False,
+) -> None:
+    """One daemon owns your MCP servers: one sandboxed process per server for all your hosts."""
+    context.obj.debug = debug
+
+
+def _config() -> None:
+    """Check, show and describe the configuration."""

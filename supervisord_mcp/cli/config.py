@@ -1,0 +1,81 @@
+"""``smcp config``: check and show the configuration, and everything that is made from its models."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from supervisord_mcp.cli.client import paths
+from supervisord_mcp.cli.output import console, count, print_line
+from supervisord_mcp.cli.parameters import AsJson, MaybeServerName
+from supervisord_mcp.errors import UnknownServerError
+
+
+def check() -> None:
+    """Check the configuration.
+
+    Shows every fault of every file at once, as file:line: key: message.
+    """
+    from supervisord_mcp.config.load import load
+
+    loaded = load(paths())
+    console().print(f"{count(len(loaded.config.servers), 'server')}, no faults: {paths().config_dir}", soft_wrap=True)
+
+
+def show(name: MaybeServerName = None, as_json: AsJson = False) -> None:
+    """Show the configuration as it applies.
+
+    All files together, with all defaults; values of env are masked.
+    """
+    import tomllib
+
+    import tomli_w
+
+    from supervisord_mcp.config.load import load
+    from supervisord_mcp.config.reference import show as toml_of
+
+    data: dict[str, Any] = tomllib.loads(toml_of(load(paths()).config))
+    if name is not None:
+        if name not in data["servers"]:
+            raise UnknownServerError(f"no server is called {name!r}", remedy="smcp list shows the configured ones")
+        data = {"servers": {name: data["servers"][name]}}
+    print_line(json.dumps(data, indent=2, ensure_ascii=False) if as_json else tomli_w.dumps(data).rstrip())
+
+
+def schema() -> None:
+    """Print the JSON schema of a configuration file.
+
+    Editors that check and complete TOML can use it.
+    """
+    from supervisord_mcp.config import reference as described
+
+    print_line(json.dumps(described.schema(), indent=2, ensure_ascii=False))
+
+
+def sample() -> None:
+    """Print a sample of a configuration file.
+
+    It names every setting with its default and its meaning.
+    """
+    from supervisord_mcp.config import reference as described
+
+    sys.stdout.write(described.sample())
+
+
+def reference() -> None:
+    """Print a reference of all settings.
+
+    It is Markdown and has the values, the default and the meaning of each.
+    """
+    from supervisord_mcp.config import reference as described
+
+    sys.stdout.write(described.reference())
+
+
+def path() -> None:
+    """Print where the configuration file is.
+
+    More files may be in conf.d beside it.
+    """
+    print_line(str(paths().config_file))

@@ -1,0 +1,116 @@
+"""``smcp add`` and ``smcp remove``: servers in the configuration, comments and order of the file kept."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from supervisord_mcp.cli.client import paths, reload_daemon
+from supervisord_mcp.cli.mounts import mount_of
+from supervisord_mcp.cli.output import console
+from supervisord_mcp.cli.parameters import ServerName
+from supervisord_mcp.errors import UsageError
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Any other setting, e.g. restart=never; see smcp config reference."
+    ),
+]
+
+
+def add(
+    name: Annotated[str, typer.Argument(help="Name of the new server.", metavar="NAME")],
+    command: Annotated[list[str], typer.Argument(help="The command that runs it.", metavar="-- COMMAND")],
+    *,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="NAME=VALUE", help="An environment variable of the server."),
+    ] = None,
+    inherit: Annotated[
+        list[str] | None,
+        typer.Option("--inherit", metavar="NAME", help="A variable that the server gets from the host's environment."),
+    ] = None,
+    cwd: Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="Its working directory.")] = None,
+    scope: Annotated[
+        str | None, typer.Option("--scope", metavar="auto|global|project|session", help="Who shares an instance.")
+    ] = None,
+    start: Annotated[str | None, typer.Option("--start", metavar="on-demand|eager", help="When it is started.")] = None,
+    runtime: Annotated[
+        str | None, typer.Option("--runtime", metavar="bwrap|bare", help="bare is without any isolation.")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option("--network", metavar="none|host", help="What the sandbox reaches.")
+    ] = None,
+    mount: Annotated[
+        list[str] | None,
+        typer.Option("--mount", metavar="PATH[:rw]", help="Show this path to the sandbox, read only without :rw."),
+    ] = None,
+    settings: Settings = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the server if the name is taken.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what was written, and where.")] = False,
+) -> None:
+    """Add a server to config.toml.
+
+    The file keeps its comments and its order, and a daemon that runs learns of the server at once. In the command,
+    ${project} is the project of a host, ${VARIABLE} a variable of the environment, and $$ a dollar sign.
+    """
+    from supervisord_mcp.config import edit
+
+    given: dict[str, Any] = {"env": dict(map(_pair, env or ())), "inherit": inherit, "cwd": cwd, "scope": scope}
+    given |= {
+        "start": start,
+        "runtime": runtime,
+        "network": network,
+        "mounts": [mount_of(text) for text in mount or ()],
+    }
+    entry: dict[str, Any] = {"command": list(command), **{key: value for key, value in given.items() if value}}
+    for setting in settings or ():
+        _merge(entry, _setting(setting))
+    file = edit.add_server(paths(), name, entry, replace=replace)
+    reload_daemon()
+    if verbose:
+        import tomli_w
+
+        console().print(f"# {file}\n{tomli_w.dumps({'servers': {name: entry}})}".rstrip(), soft_wrap=True)
+
+
+def remove(name: ServerName) -> None:
+    """Remove a server from the configuration.
+
+    A daemon that runs stops it and ends its sessions.
+    """
+    from supervisord_mcp.config import edit
+
+    edit.remove_server(paths(), name)
+    reload_daemon()
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise UsageError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _setting(text: str) -> dict[str, Any]:
+    """Given KEY=VALUE with the value as TOML or as a bare word (5, true, "10m", 10m), return it as a table."""
+    import tomllib
+
+    key, value = _pair(text)
+    for written in (value, json.dumps(value)):
+        try:
+            return tomllib.loads(f"{key} = {written}")
+        except ValueError:
+            continue
+    raise UsageError(f"{key!r} is not the name of a setting", remedy="smcp config reference shows them")
+
+
+def _merge(entry: dict[str, Any], more: dict[str, Any]) -> None:
+    for key, value in more.items():
+        if isinstance(value, dict) and isinstance(entry.get(key), dict):
+            entry[key] = {**entry[key], **value}
+        else:
+            entry[key] = value

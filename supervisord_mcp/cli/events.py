@@ -1,0 +1,47 @@
+"""``smcp events``: what happened lately, and what happens now."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from supervisord_mcp.cli.client import connected
+from supervisord_mcp.cli.output import console, print_json, printable
+from supervisord_mcp.cli.parameters import AsJson
+from supervisord_mcp.protocol import control
+from supervisord_mcp.protocol.control import EventRecord
+
+
+def events(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens from now on.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what happened lately.
+
+    These are the events that the daemon remembers: state changes, sessions, reloads. JSON is one object a line.
+    """
+    with connected() as client:
+        for raw in client.stream(control.Events(follow=follow)):
+            if as_json:
+                print_json(raw, indent=-1)
+            else:
+                console().print(_line(control.parse_result(raw, EventRecord)), soft_wrap=True)
+
+
+def _line(event: EventRecord) -> str:
+    when = datetime.fromtimestamp(event.time, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    data = " ".join(f"{key}={_value(value)}" for key, value in event.data.items() if value != event.instance)
+    words = (when, event.server or "-", event.instance, event.kind, data)
+    return printable("  ".join(word for word in words if word))
+
+
+def _value(value: object) -> str:
+    match value:
+        case list():
+            return ",".join(map(_value, value)) or "-"
+        case str():
+            return " | ".join(value.splitlines()) or "-"
+        case _:
+            return str(value)

@@ -1,0 +1,125 @@
+"""How the commands print: tables for people, JSON for programs, errors as what, where, what to do.
+
+What comes from a server or a project is never trusted with the terminal: control characters are shown, not obeyed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from msgspec import Raw
+    from rich.console import Console
+
+    from supervisord_mcp.errors import SmcpError
+
+#: Wide enough that nothing is folded or cut where a program or a pager reads.
+_NOT_A_TERMINAL: Final = 100_000
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
+# C0 without tab and newline, DEL, C1, and the characters that reorder a line (bidi).
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_STATES: Final = {
+    "RUNNING": "green",
+    "STARTING": "cyan",
+    "STOPPING": "cyan",
+    "BACKOFF": "yellow",
+    "EXITED": "yellow",
+    "FATAL": "bold red",
+    "STOPPED": "dim",
+}
+
+
+def printable(text: str) -> str:
+    """Given text from anywhere, return it so that a terminal shows it and obeys nothing in it."""
+    return _CONTROL.sub(lambda match: _escaped(match.group()), _COLOURS.sub("", text))
+
+
+def one_line(text: str) -> str:
+    """Given text from anywhere, return its first line, printable."""
+    lines = text.strip().splitlines()
+    return printable(lines[0]) if lines else ""
+
+
+def print_line(text: str) -> None:
+    """Print text of a server: as it is where a program reads, printable on a terminal."""
+    sys.stdout.write((printable(text) if sys.stdout.isatty() else text) + "\n")
+
+
+def print_json(raw: Raw | bytes, *, indent: int = 2) -> None:
+    """Print JSON as it came (numbers and duplicate keys untouched), indented, or on one line if ``indent`` is -1."""
+    import msgspec
+
+    sys.stdout.flush()
+    sys.stdout.buffer.write(msgspec.json.format(bytes(raw), indent=indent) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, grow: str = "") -> None:
+    """Print a table for people; the column ``grow`` is the one that is folded when the terminal is narrow."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, no_wrap=column != grow, overflow="fold" if column == grow else "ellipsis")
+    for row in rows:
+        table.add_row(*(Text(printable(cell), style=_STATES.get(cell.partition(" ")[0], "")) for cell in row))
+    console().print(table)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return where rich prints: no markup in data, no guessing of colours, no folding where a program reads."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not made.is_terminal:
+        made.width = _NOT_A_TERMINAL
+    return made
+
+
+def print_error(error: SmcpError) -> None:
+    """Print an error for a person: the stable code, what happened and where, and what to do."""
+    from rich.text import Text
+
+    # Every fault of a configuration begins a line, so that editors and terminals make links of file:line.
+    gap = "\n" if error.code == "config" else " "
+    text = Text.assemble((f"error[{error.code}]:", "bold red"), gap, printable(error.message))
+    if error.remedy:
+        text.append("\n" + "\n".join(f"  {line}" for line in printable(error.remedy).splitlines()))
+    console(stderr=True).print(text, soft_wrap=True)
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Given what a long wait is for, show it on a terminal while the body runs."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield
+        return
+    with screen.status(printable(what)):
+        yield
+
+
+def span(seconds: float | None) -> str:
+    """Given a length of time, return it as a person says it, in at most two units."""
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    for size, unit, part, part_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size}{unit} {rest}{part_unit}" if rest else f"{whole // size}{unit}"
+    return f"{whole}s"
+
+
+def count(number: int, thing: str) -> str:
+    """Given how many of a thing there are, return both in words."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _escaped(character: str) -> str:
+    return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"

@@ -1,0 +1,127 @@
+"""``smcp status``: what runs, for whom, since when, how well isolated, and what went wrong last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from supervisord_mcp.cli.client import connected
+from supervisord_mcp.cli.output import console, count, one_line, print_json, print_table, printable, span
+from supervisord_mcp.cli.parameters import AsJson, MaybeServerName
+from supervisord_mcp.errors import UnknownServerError
+from supervisord_mcp.protocol import control
+from supervisord_mcp.protocol.control import DaemonStatus, InstanceStatus, ServerStatus, StatusResult
+
+_COLUMNS: Final = ("SERVER", "STATE", "PID", "UPTIME", "SESSIONS", "SCOPE", "RESTARTS", "RUNTIME", "NOTES")
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Whole(msgspec.Struct):
+    """The answer of the daemon with its parts as they came, so that JSON for programs keeps what we do not know."""
+
+    daemon: Raw
+    servers: list[Raw]
+
+
+def status(name: MaybeServerName = None, as_json: AsJson = False) -> None:
+    """Show what runs.
+
+    Of every server: state, pid, uptime, sessions, scope, restarts, runtime, isolation and the last error.
+    """
+    with connected() as client:
+        raw = client.ask(control.Status())
+    if name is not None:
+        raw = _only(raw, name)
+    if as_json:
+        print_json(raw)
+        return
+    result = control.parse_result(raw, StatusResult)
+    if name is None:
+        _print_daemon(result.daemon)
+    if result.servers:
+        print_table(_COLUMNS, [row for server in result.servers for row in _rows(server)], grow="NOTES")
+    else:
+        console().print("no servers are configured; add one with: smcp add NAME -- COMMAND")
+    if name is not None:
+        _print_errors(result.servers[0])
+
+
+def _only(raw: Raw, name: str) -> Raw:
+    whole = control.parse_result(raw, _Whole)
+    for server in whole.servers:
+        if control.parse_result(server, _Named).name == name:
+            return Raw(msgspec.json.encode({"daemon": whole.daemon, "servers": [server]}))
+    raise UnknownServerError(f"no server is called {name!r}", remedy="smcp list shows the configured ones")
+
+
+def _print_daemon(daemon: DaemonStatus) -> None:
+    screen = console()
+    parts = [
+        f"daemon pid {daemon.pid}",
+        f"version {daemon.version}",
+        f"up {span(daemon.uptime)}",
+        count(daemon.sessions, "session"),
+        daemon.socket,
+    ]
+    screen.print(printable(", ".join(parts)), soft_wrap=True)
+    for problem in daemon.problems:
+        screen.print(printable(f"problem: {problem}"), style="yellow", soft_wrap=True)
+    if daemon.logging != "ok":
+        screen.print(printable(f"logging: {daemon.logging}"), style="yellow", soft_wrap=True)
+
+
+def _rows(server: ServerStatus) -> Iterator[tuple[str, ...]]:
+    """Given a server, return its lines: one, or with several instances one for the sum and one for each."""
+    only = server.instances[0] if len(server.instances) == 1 else None
+    yield (
+        server.name,
+        only.state if only else server.state,
+        _pid(only) if only else "-",
+        span(only.uptime) if only else "-",
+        str(server.sessions),
+        server.scope,
+        str(server.restarts),
+        _runtime(server.runtime, (only.isolation if only else "") or server.isolation),
+        _notes(only, server.last_error),
+    )
+    for instance in server.instances if only is None else ():
+        yield (
+            f"  {server.name}",
+            instance.state,
+            _pid(instance),
+            span(instance.uptime),
+            str(instance.sessions),
+            "",
+            str(instance.restarts),
+            _runtime("", instance.isolation),
+            _notes(instance, instance.last_error),
+        )
+
+
+def _pid(instance: InstanceStatus) -> str:
+    return "-" if instance.pid is None else str(instance.pid)
+
+
+def _runtime(runtime: str, isolation: str) -> str:
+    return f"{runtime} ({isolation})".strip() if isolation else runtime
+
+
+def _notes(instance: InstanceStatus | None, error: str | None) -> str:
+    """Return what a start is busy with, for which project, and the first line of the last error."""
+    about = (instance.phase, instance.project) if instance else ()
+    error = one_line(error or "")
+    return "; ".join(note for note in (*about, error and f"last error: {error}") if note)
+
+
+def _print_errors(server: ServerStatus) -> None:
+    """A table has one line for an error; who asks for one server gets all of it."""
+    told = dict.fromkeys(error for error in (server.last_error, *(i.last_error for i in server.instances)) if error)
+    for error in told:
+        if len(error.strip().splitlines()) > 1:
+            console().print("\n" + printable(error.strip()), soft_wrap=True)

@@ -1,0 +1,169 @@
+"""``smcp wrap -- COMMAND``: register a command as a server, once, and connect to it.
+
+A host runs this for every connection, so only a command that is not known yet pays for the editor of the configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from supervisord_mcp.cli.mounts import mount_of
+from supervisord_mcp.config.files import read_file
+from supervisord_mcp.config.paths import Paths, find_paths
+from supervisord_mcp.config.variables import escape
+from supervisord_mcp.errors import SmcpError, UsageError
+
+_USAGE: Final = "smcp wrap [--name NAME] [--project DIR] [OPTIONS] -- COMMAND…    (smcp wrap --help shows the options)"
+#: Seconds after which the daemon surely has what another ``wrap`` registered and told it.
+_FRESH: Final = 30.0
+
+
+@dataclass(slots=True)
+class Wish:
+    """What the words of ``wrap`` ask for; ``settings`` are keys of the entry beside its command."""
+
+    name: str | None = None
+    project: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    command: list[str] = field(default_factory=list)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Given the words after ``smcp wrap``, be the shim of the server that they name and return the exit status."""
+    try:
+        wish = parse(argv)
+        name = _registered(wish, find_paths(os.environ, os.getuid()))
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:  # noqa: BLE001 - whatever it is, a host waits for an answer
+        return _refuse(error)
+    from supervisord_mcp import shim
+
+    return shim.main([name, *(("--project", wish.project) if wish.project else ())])
+
+
+def parse(argv: Sequence[str]) -> Wish:
+    """Given the words after ``smcp wrap``, return what they ask for. Raise `UsageError` if they make no sense."""
+    words = list(argv)
+    if "--" not in words:
+        raise UsageError("wrap needs -- and then the command of the server", remedy=_USAGE)
+    end = words.index("--")
+    wish = Wish(command=words[end + 1 :])
+    if not wish.command:
+        raise UsageError("there is no command after --", remedy=_USAGE)
+    options = words[:end]
+    while options:
+        option, has_value, value = options.pop(0).partition("=")
+        if not has_value:
+            if not options:
+                raise UsageError(f"{option} needs a value before --", remedy=_USAGE)
+            value = options.pop(0)
+        _take(wish, option, value)
+    program = wish.command[0]
+    if "/" in program and not program.startswith("/") and Path(program).exists():
+        # In the configuration a relative path belongs to the project; here it belongs to where the host started us.
+        wish.command[0] = str(Path(program).absolute())
+    return wish
+
+
+def _take(wish: Wish, option: str, value: str) -> None:
+    match option:
+        case "--name":
+            wish.name = value
+        case "--project":
+            wish.project = value
+        case "--inherit":
+            wish.settings.setdefault("inherit", []).append(value)
+        case "--mount":
+            wish.settings.setdefault("mounts", []).append(mount_of(value))
+        case "--network" | "--runtime":
+            wish.settings[option.removeprefix("--")] = value
+        case _:
+            raise UsageError(f"wrap has no option {option}", remedy=_USAGE)
+
+
+def _registered(wish: Wish, paths: Paths) -> str:
+    """Return the name of the server for the wish, registered now or before, and known to a daemon that runs."""
+    name = _known(wish, paths)
+    if name is not None and not _is_fresh(paths.wrapped_file):
+        return name
+    if name is None:
+        name = _register(wish, paths)
+    from supervisord_mcp.cli.client import reload_daemon
+
+    reload_daemon()
+    return name
+
+
+def _known(wish: Wish, paths: Paths) -> str | None:
+    """Return the server that was registered for exactly this before, found without the models of the configuration."""
+    if wish.name is not None:
+        return wish.name if _is_ours(wish, paths, wish.name) else None
+    try:
+        servers = tomllib.loads(read_file(paths.wrapped_file).decode()).get("servers", {})
+    except (OSError, ValueError):
+        return None
+    wanted = set(wish.settings.get("inherit", ()))
+    for name, entry in servers.items():
+        if _runs(entry, wish.command) and wanted <= set(entry.get("inherit", ())):
+            return str(name)
+    return None
+
+
+def _is_ours(wish: Wish, paths: Paths, name: str) -> bool:
+    """Return whether a server runs the command of the wish, or is not there. Raise `UsageError` if it runs another."""
+    from supervisord_mcp.cli.registered import configured_servers
+
+    found = configured_servers(paths).get(name)
+    if found is None:
+        return False
+    if not _runs(found.entry, wish.command):
+        raise UsageError(
+            f"the server {name!r} in {found.file} runs another command",
+            remedy=f"give another --name; or change the entry, and let the host run: smcp connect {name}",
+        )
+    return True
+
+
+def _runs(entry: dict[str, Any], command: Sequence[str]) -> bool:
+    words = entry.get("command")
+    return isinstance(words, list) and [*words, *entry.get("args", ())] == [escape(word) for word in command]
+
+
+def _register(wish: Wish, paths: Paths) -> str:
+    from supervisord_mcp.config import edit
+
+    if wish.name is None:
+        return edit.register_wrapped(paths, wish.command, wish.settings)
+    entry = {"command": [escape(word) for word in wish.command], **wish.settings}
+    try:
+        edit.add_server(paths, wish.name, entry)
+    except UsageError:
+        # Another connection of the same host may have been faster with the same words.
+        if not _is_ours(wish, paths, wish.name):
+            raise
+    return wish.name
+
+
+def _is_fresh(file: Path) -> bool:
+    try:
+        return time.time() - file.stat().st_mtime < _FRESH
+    except OSError:
+        return False
+
+
+def _refuse(error: Exception) -> int:
+    """Given why there is no server, tell the person and the host, and return the exit status."""
+    from supervisord_mcp.cli.ending import explained, report
+    from supervisord_mcp.pump import answer_host
+
+    told: SmcpError = explained(error)
+    report(told)
+    answer_host(f"smcp: {told}")
+    return told.exit_status

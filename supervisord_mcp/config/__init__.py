@@ -1,0 +1,1 @@
+"""Reads and writes configuration files and starts nothing; the one home of pydantic."""

@@ -1,0 +1,161 @@
+"""The types of single settings: what a person may write, how it is checked, and how the schema describes it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapSerializer
+
+from supervisord_mcp.config.values import (
+    FrozenTable,
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_limit,
+    parse_size,
+)
+from supervisord_mcp.config.variables import PROJECT, names, parse
+
+#: What a server may be called: safe as a file name, as a word of a command line and as a key of a host's file.
+SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+#: The runtime marks every process of a tree with this variable to find it again, so nobody else may set it.
+_RESERVED = "SMCP_INSTANCE"
+_DURATION_TEXT = r"^[0-9]+(\.[0-9]+)? ?(ms|s|m|h|d)?$"
+_SIZE_TEXT = r"^[0-9]+ ?[KMGT]?$"
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the reference calls the values of a setting."""
+
+    name: str
+
+
+def freeze(table: Mapping[str, V]) -> Mapping[str, V]:
+    """Return a table that is hashable and never changes."""
+    return FrozenTable(table)
+
+
+def thaw(table: Mapping[str, Any], serialize: Any) -> Any:
+    """Return what pydantic makes of a frozen table; it knows only dictionaries."""
+    return serialize(dict(table))
+
+
+def check_text(text: str) -> str:
+    """Return the text. Raise `ValueError` if it is not of the language of variables, or no process can be given it."""
+    parse(text)
+    if "\0" in text:
+        raise ValueError("a NUL character cannot be passed to a process")
+    return text
+
+
+def check_path(text: str) -> str:
+    """Return the text. Raise `ValueError` if it is empty or not of the language of variables."""
+    if not text:
+        raise ValueError("must not be empty")
+    if text.startswith("~") and text != "~" and not text.startswith("~/"):
+        raise ValueError("only ~ and ~/ stand for a home directory; write the path of another one in full")
+    return check_text(text)
+
+
+def check_search_directory(text: str) -> str:
+    """Return the text. Raise `ValueError` unless it stays the same directory for every session."""
+    if PROJECT in names(check_path(text)):
+        raise ValueError("the daemon has no project; ${project} can be used in servers only")
+    if not text.startswith(("/", "~", "${")):
+        raise ValueError("must be absolute, or begin with ~ or a variable")
+    return text
+
+
+def check_server_name(name: str) -> str:
+    """Return the name. Raise `ValueError` if no server may have it."""
+    if not SERVER_NAME.fullmatch(name):
+        raise ValueError(
+            "the name of a server has 1 to 64 letters, digits, '.', '_' or '-', and begins with a letter or digit"
+        )
+    return name
+
+
+def check_variable_name(name: str) -> str:
+    """Return the name. Raise `ValueError` if no environment variable may have it here."""
+    if not _VARIABLE_NAME.fullmatch(name):
+        raise ValueError("not a name of an environment variable")
+    return _unreserved(name)
+
+
+def check_environment_name(name: str) -> str:
+    """Return the name. Raise `ValueError` if the system cannot hold a variable of that name."""
+    if not name or "=" in name or "\0" in name:
+        raise ValueError('the name of a variable must not be empty and must not contain "=" or NUL')
+    return _unreserved(name)
+
+
+def split_command(value: object) -> object:
+    """Given a command as one string, return the words that a shell would see; return anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return tuple(shlex.split(value))
+    except ValueError as error:
+        raise ValueError(f"cannot be split into words: {str(error).lower()}") from None
+
+
+def _unreserved(name: str) -> str:
+    if name == _RESERVED:
+        raise ValueError(f"{_RESERVED} is set by smcp itself")
+    return name
+
+
+def _json_text(pattern: str) -> dict[str, Any]:
+    return {"anyOf": [{"type": "string", "pattern": pattern}, {"type": "number", "minimum": 0}]}
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(parse_duration),
+    PlainSerializer(format_duration, return_type=str, when_used="json"),
+    WithJsonSchema(_json_text(_DURATION_TEXT)),
+    Kind("duration"),
+]
+Limit = Annotated[
+    Annotated[float, Field(gt=0)] | None,
+    BeforeValidator(parse_limit),
+    PlainSerializer(format_duration, return_type=str, when_used="json"),
+    WithJsonSchema({"anyOf": [{"const": "off"}, *_json_text(_DURATION_TEXT)["anyOf"]]}),
+    Kind('duration or "off"'),
+]
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    PlainSerializer(format_size, return_type=str, when_used="json"),
+    WithJsonSchema(_json_text(_SIZE_TEXT)),
+    Kind("size"),
+]
+Text = Annotated[str, AfterValidator(check_text)]
+PathText = Annotated[str, AfterValidator(check_path), Kind("path")]
+SearchDirectory = Annotated[str, AfterValidator(check_search_directory)]
+ServerName = Annotated[
+    str, AfterValidator(check_server_name), Field(json_schema_extra={"pattern": f"^{SERVER_NAME.pattern}$"})
+]
+VariableName = Annotated[
+    str, AfterValidator(check_variable_name), Field(json_schema_extra={"pattern": f"^{_VARIABLE_NAME.pattern}$"})
+]
+EnvironmentName = Annotated[str, AfterValidator(check_environment_name)]
+Command = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(split_command),
+    Field(min_length=1),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+    Kind("list of strings, or a string that is split like in a shell"),
+]
+Words = Annotated[tuple[Text, ...], Kind("list of strings")]
+Frozen = WrapSerializer(thaw)
+Environment = Annotated[Mapping[EnvironmentName, Text], AfterValidator(freeze), Frozen, Kind("table of strings")]

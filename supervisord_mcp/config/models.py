@@ -1,0 +1,235 @@
+"""Every setting of the program: its name, its type, its default and its meaning, in one place.
+
+Validation, the sample file, the JSON schema and the reference of the README are all made from these models. They are
+frozen and compare by content, so a reload sees with ``!=`` what really changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    field_validator,
+    model_validator,
+)
+
+from supervisord_mcp.config.fields import (
+    Command,
+    Duration,
+    Environment,
+    Frozen,
+    Kind,
+    Limit,
+    PathText,
+    SearchDirectory,
+    ServerName,
+    Size,
+    VariableName,
+    Words,
+    freeze,
+)
+from supervisord_mcp.config.values import FrozenTable
+from supervisord_mcp.policy.sharing import scope_problem, uses_project
+
+Scope = Literal["auto", "global", "project", "session"]
+Era = Literal["auto", "legacy", "modern"]
+Start = Literal["on-demand", "eager"]
+Restart = Literal["always", "on-failure", "never"]
+RuntimeName = Literal["bwrap", "bare"]
+Network = Literal["none", "host"]
+Access = Literal["ro", "rw"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class Table(BaseModel):
+    """A table of the configuration: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=False)
+
+
+class Mount(Table):
+    """A file or directory of the machine that a sandboxed server may see, at the same path."""
+
+    path: PathText = Field(
+        description="File or directory. Variables and ~ are expanded; a relative path is one of the project.",
+        examples=["${project}"],
+    )
+    access: Access = Field(default="ro", description="`ro`: read only. `rw`: read and write.")
+
+
+class Budget(Table):
+    """How many restarts a server may have before it waits for a person."""
+
+    restarts: StrictInt = Field(
+        default=5, ge=0, le=1000, description="Restarts allowed within the period; the next one is fatal."
+    )
+    within: Duration = Field(default=60.0, gt=0, description="The period in which restarts are counted.")
+
+
+class Backoff(Table):
+    """How long a server waits before it is restarted; every wait is twice the one before."""
+
+    first: Duration = Field(default=1.0, description="The wait before the first restart.")
+    most: Duration = Field(default=30.0, description="The longest wait.")
+    reset_after: Duration = Field(
+        default=60.0, gt=0, description="A run at least this long makes the next wait the first again."
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.first > self.most:
+            raise ValueError("first must not be longer than most")
+        return self
+
+
+class Log(Table):
+    """The file that holds what a server writes to stderr."""
+
+    max_size: Size = Field(default=2 << 20, ge=1024, description="A log file is rotated before it grows beyond this.")
+    keep: StrictInt = Field(
+        default=5, ge=1, le=100, description="Log files kept for a server, the current one included."
+    )
+
+
+class ServerConfig(Table):
+    """One MCP server: the command that runs it, who shares it, and what it may reach."""
+
+    command: Command = Field(
+        description="The program and its arguments. A program without a slash is searched in `daemon.path` and PATH.",
+        examples=[["uvx", "mcp-server-time"]],
+    )
+    args: Words = Field(default=(), description="Arguments appended to the command.", examples=[["--verbose"]])
+    cwd: Annotated[PathText | None, Kind("path")] = Field(
+        default=None,
+        description="Working directory of the server. A relative path is one of the project.",
+        examples=["${project}"],
+    )
+    env: Environment = Field(
+        default=FrozenTable(),
+        repr=False,
+        description="Environment variables of the server, beside the small base that every server gets.",
+        examples=[{"EXAMPLE_TOKEN": "${EXAMPLE_TOKEN:-}"}],
+    )
+    inherit: Annotated[tuple[VariableName, ...], Kind("list of names")] = Field(
+        default=(),
+        description="Variables taken from the host's environment, else from the daemon's; unset ones are left out.",
+        examples=[["HTTPS_PROXY"]],
+    )
+    scope: Scope = Field(
+        default="auto",
+        description="Who shares one instance: everybody (`global`), the sessions of one project (`project`), nobody"
+        " (`session`). `auto` is `project` if the entry uses ${project} or a relative path, else `global`.",
+    )
+    era: Era = Field(
+        default="auto",
+        description="Era of the protocol that the server speaks; `modern` is not supported yet, `auto` is `legacy`.",
+    )
+    start: Start = Field(
+        default="on-demand",
+        description="`on-demand`: started by the first request that needs it. `eager`: started with the daemon.",
+    )
+    idle_timeout: Limit = Field(
+        default=600.0,
+        description='A server started on demand is stopped when nobody used it for this long; "off" keeps it running.',
+    )
+    start_timeout: Duration = Field(
+        default=60.0, gt=0, description="A server that is not ready after this long failed to start."
+    )
+    install_timeout: Duration = Field(
+        default=600.0, gt=0, description="How long npx or uvx may take to install the package before the start."
+    )
+    stop_grace: Duration = Field(
+        default=3.0, description="How long a server may take to end once its stdin is closed, and again after SIGTERM."
+    )
+    restart: Restart = Field(default="on-failure", description="When a server that ended by itself is started again.")
+    budget: Budget = Field(default=Budget(), description="How many restarts a server may have before it gives up.")
+    backoff: Backoff = Field(default=Backoff(), description="How long a server waits before it is restarted.")
+    runtime: RuntimeName = Field(
+        default="bwrap",
+        description="`bwrap`: in a sandbox of bubblewrap. `bare`: with all rights of your account, no isolation.",
+    )
+    network: Network = Field(
+        default="none", description="`none`: no network at all. `host`: the network of the machine. `bare` ignores it."
+    )
+    mounts: tuple[Mount, ...] = Field(
+        default=(),
+        description="Files and directories that the sandbox shows to the server.",
+        examples=[[{"path": "${project}", "access": "rw"}]],
+    )
+    log: Log = Field(default=Log(), description="The file that holds what the server writes to stderr.")
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command with its arguments, variables not expanded."""
+        return self.command + self.args
+
+    @property
+    def uses_project(self) -> bool:
+        """Whether the entry, as it is written, depends on the project of a session."""
+        paths = [mount.path for mount in self.mounts] + ([] if self.cwd is None else [self.cwd])
+        return uses_project(self.argv, self.env.values(), paths)
+
+    @field_validator("command")
+    @classmethod
+    def _named(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        if not command[0]:
+            raise ValueError("the first word, the program, must not be empty")
+        return command
+
+    @field_validator("era")
+    @classmethod
+    def _supported(cls, era: Era) -> Era:
+        if era == "modern":
+            raise ValueError('"modern" is not supported yet; write "auto" or "legacy"')
+        return era
+
+    @field_validator("mounts")
+    @classmethod
+    def _distinct(cls, mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
+        paths = [mount.path for mount in mounts]
+        if len(set(paths)) < len(paths):
+            raise ValueError("the same path is mounted twice")
+        return mounts
+
+    @model_validator(mode="after")
+    def _shareable(self) -> Self:
+        if problem := scope_problem(self.scope, self.uses_project):
+            raise ValueError(problem)
+        return self
+
+
+class DaemonConfig(Table):
+    """The daemon itself."""
+
+    idle_exit: Limit = Field(
+        default=600.0,
+        description="A daemon that a host started on demand ends when it had no session for this long;"
+        ' "off" keeps it running.',
+    )
+    max_message: Size = Field(
+        default=64 << 20, ge=1024, description="The longest message that passes; a longer one costs one error."
+    )
+    client_buffer: Size = Field(
+        default=4 << 20, ge=1024, description="How much may wait for a host that does not read; more is lost."
+    )
+    path: Annotated[tuple[SearchDirectory, ...], Kind("list of directories")] = Field(
+        default=(), description="Directories searched for commands, before PATH.", examples=[["~/.local/bin"]]
+    )
+    log_level: LogLevel = Field(default="info", description="The least important messages that the daemon logs.")
+    reload: StrictBool = Field(default=True, description="Load the configuration again when one of its files changes.")
+
+
+class Config(Table):
+    """The whole configuration."""
+
+    daemon: DaemonConfig = Field(default=DaemonConfig(), description="The daemon itself; only in config.toml.")
+    servers: Annotated[Mapping[ServerName, ServerConfig], AfterValidator(freeze), Frozen] = Field(
+        default=FrozenTable(), description="The servers by name; each name once in all files."
+    )

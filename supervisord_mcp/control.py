@@ -1,0 +1,239 @@
+"""Serves the control socket: every operation that a command may ask of the daemon (`protocol.control`)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+import anyio
+from anyio.abc import TaskGroup
+from msgspec import Raw
+
+from supervisord_mcp import __version__
+from supervisord_mcp.caller import calling
+from supervisord_mcp.errors import FramingError, SmcpError
+from supervisord_mcp.facts import Facts
+from supervisord_mcp.listener import Greeting
+from supervisord_mcp.logs import ServerLog
+from supervisord_mcp.observer import Event, Observers
+from supervisord_mcp.pipes import ChunkReader, QueueWriter, close_quietly
+from supervisord_mcp.protocol import control, jsonrpc
+from supervisord_mcp.protocol.control import (
+    Call,
+    DaemonStatus,
+    Down,
+    EventRecord,
+    Events,
+    ListResult,
+    ListServers,
+    LogLine,
+    Logs,
+    Named,
+    Operation,
+    Reload,
+    ReloadResult,
+    Restart,
+    Start,
+    Status,
+    StatusResult,
+    Stop,
+    Tools,
+    ToolsResult,
+    Version,
+    VersionResult,
+)
+from supervisord_mcp.protocol.framing import LineSplitter
+from supervisord_mcp.supervisor import Supervisor
+
+_log = logging.getLogger(__name__)
+
+#: A command that does not read its stream loses it above this many bytes.
+MAX_UNREAD = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """What the control socket needs of the daemon."""
+
+    supervisor: Supervisor
+    observers: Observers
+    daemon_status: Callable[[], DaemonStatus]
+    reload: Callable[[], Awaitable[ReloadResult]]
+    shut_down: Callable[[], None]
+    log_of: Callable[[str], ServerLog]
+
+
+class ControlServer:
+    """All control connections."""
+
+    def __init__(self, office: Office, tasks: TaskGroup) -> None:
+        self._office = office
+        self._tasks = tasks
+
+    def receive(self, greeting: Greeting) -> None:
+        """Serve a command from now on."""
+        close_quietly(*greeting.fds)
+        Connection(greeting, self._office, self._tasks)
+
+
+class Connection:
+    """One command that is connected; each of its requests is a task, ended when the command leaves."""
+
+    def __init__(self, greeting: Greeting, office: Office, tasks: TaskGroup) -> None:
+        self._socket = greeting.connection
+        self._office = office
+        self._tasks = tasks
+        self._scopes: set[anyio.CancelScope] = set()
+        self._splitter = LineSplitter(control.MAX_LINE)
+        self._writer = QueueWriter(self._socket.fileno(), self._left)
+        self._reader = ChunkReader(self._socket.fileno(), self._chunk, self._left)
+        if greeting.rest:
+            self._chunk(greeting.rest)
+
+    def _chunk(self, chunk: bytes) -> None:
+        for line in self._splitter.feed(chunk):
+            if not isinstance(line, bytes):
+                self._left(None)
+                return
+            if line.strip():
+                self._tasks.start_soon(self._serve, line)
+
+    def _left(self, error: OSError | None) -> None:
+        self._reader.close()
+        self._writer.close()
+        self._socket.close()
+        for scope in list(self._scopes):
+            scope.cancel()
+
+    async def _serve(self, line: bytes) -> None:
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                await self._answer(line)
+            finally:
+                self._scopes.discard(scope)
+
+    async def _answer(self, line: bytes) -> None:
+        try:
+            request = control.parse_request(line)
+        except FramingError as error:
+            self._send(control.error_line(0, error))
+            return
+        try:
+            result = await self._perform(request.id, control.parse_operation(request))
+            self._send(control.result_line(request.id, result))
+        except SmcpError as error:
+            self._send(control.error_line(request.id, error))
+        except Exception:  # noqa: BLE001 - one request must not end the daemon
+            _log.exception("the request %s failed", request.op)
+            self._send(control.error_line(request.id, SmcpError("the daemon failed; its log has the cause")))
+
+    def _send(self, line: bytes) -> None:
+        if self._writer.queued > MAX_UNREAD:
+            self._left(None)
+            return
+        self._writer.write(line)
+
+    async def _perform(self, request: int, operation: Operation) -> object:
+        supervisor = self._office.supervisor
+        match operation:
+            case Status():
+                return StatusResult(daemon=self._office.daemon_status(), servers=supervisor.status())
+            case Start():
+                await supervisor.start(self._names(operation))
+            case Stop():
+                await supervisor.stop(self._names(operation))
+            case Restart():
+                await supervisor.restart(self._names(operation))
+            case Reload():
+                return await self._office.reload()
+            case ListServers():
+                return ListResult(servers=supervisor.entries())
+            case Tools():
+                return ToolsResult(tools=await self._tools(operation))
+            case Call():
+                return await self._call(operation)
+            case Logs():
+                await self._logs(request, operation)
+            case Events():
+                await self._events(request, operation)
+            case Down():
+                self._office.shut_down()
+            case Version():
+                return VersionResult(version=__version__, pid=os.getpid())
+            case _:
+                assert_never(operation)
+        return None
+
+    def _names(self, operation: Named) -> tuple[str, ...]:
+        supervisor = self._office.supervisor
+        if operation.all:
+            return tuple(sorted(supervisor.config.servers))
+        for name in operation.names:
+            supervisor.server(name)
+        return operation.names
+
+    async def _tools(self, operation: Tools) -> tuple[Raw, ...]:
+        supervisor = self._office.supervisor
+        facts = Facts(operation.name, operation.project, environ=os.environ)
+        key = supervisor.next_key()
+        instance = supervisor.house(supervisor.plan(facts), facts, key)
+        async with calling(instance, key, lambda: supervisor.released(instance)) as caller:
+            if operation.refresh:
+                instance.demand()
+                await instance.settled()
+            return tuple(map(Raw, await caller.list_all("tools/list")))
+
+    async def _call(self, operation: Call) -> Raw:
+        supervisor = self._office.supervisor
+        facts = Facts(operation.name, operation.project, environ=os.environ)
+        key = supervisor.next_key()
+        instance = supervisor.house(supervisor.plan(facts), facts, key)
+        params = jsonrpc.object_text({"name": jsonrpc.text_of(operation.tool), "arguments": operation.arguments})
+        async with calling(instance, key, lambda: supervisor.released(instance)) as caller:
+            instance.demand()
+            await instance.settled()
+            with anyio.move_on_after(operation.timeout):
+                return Raw(await caller.request("tools/call", params))
+            raise SmcpError(f"no answer from '{operation.name}' within {operation.timeout:g} s")
+
+    async def _logs(self, request: int, operation: Logs) -> None:
+        self._office.supervisor.server(operation.name)
+        log = self._office.log_of(operation.name)
+
+        def tell(lines: list[str]) -> None:
+            for line in lines:
+                self._send(control.event_line(request, LogLine(line=line)))
+
+        # Followed first: what is written while the file is read comes after it, and nothing comes twice or never,
+        # because reading is one step of the event loop.
+        remove = log.follow(tell) if operation.follow else None
+        tell(log.last(operation.lines))
+        if remove is None:
+            return
+        try:
+            await anyio.sleep_forever()
+        finally:
+            remove()
+
+    async def _events(self, request: int, operation: Events) -> None:
+        observers = self._office.observers
+        for event in observers.recent:
+            self._send(control.event_line(request, _record(event)))
+        if not operation.follow:
+            return
+        remove = observers.add(lambda event: self._send(control.event_line(request, _record(event))))
+        try:
+            await anyio.sleep_forever()
+        finally:
+            remove()
+
+
+def _record(event: Event) -> EventRecord:
+    instance = event.data.get("instance", "")
+    return EventRecord(
+        time=event.at.timestamp(), kind=event.kind, server=event.server, instance=instance, data=event.data
+    )

@@ -1,0 +1,244 @@
+"""The daemon: puts the parts together, answers signals, and ends with an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+import anyio
+
+from supervisord_mcp import __version__, systemd
+from supervisord_mcp.catalogues import Catalogues
+from supervisord_mcp.config.load import Loaded, load, watched_directories
+from supervisord_mcp.config.models import Config
+from supervisord_mcp.config.paths import Paths, create_directories, find_paths
+from supervisord_mcp.control import ControlServer, Office
+from supervisord_mcp.endpoint import Endpoint
+from supervisord_mcp.errors import ConfigError
+from supervisord_mcp.launch import Launcher
+from supervisord_mcp.listener import Greeting, Listener
+from supervisord_mcp.logs import ServerLog
+from supervisord_mcp.observer import Event, Observers
+from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
+from supervisord_mcp.reception import Reception
+from supervisord_mcp.reloader import Reloader
+from supervisord_mcp.runtimes import orphans, tree
+from supervisord_mcp.server import Surroundings
+from supervisord_mcp.shim import pointer_file
+from supervisord_mcp.supervisor import Supervisor
+
+_log = logging.getLogger(__name__)
+
+#: How often the socket file is looked for, and idleness is judged, in seconds.
+LOOK_EVERY = 5.0
+#: How long an orderly end may take before what is left is killed, in seconds above the grace of the servers.
+LAST_PATIENCE = 30.0
+
+
+class ServerLogs(Mapping[str, ServerLog]):
+    """The log of every server, made when first asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._logs: dict[str, ServerLog] = {}
+        self.config = Config()
+
+    def __getitem__(self, name: str) -> ServerLog:
+        if name not in self._logs:
+            server = self.config.servers[name]
+            path = self._directory / f"{name}.log"
+            self._logs[name] = ServerLog(path, max_size=server.log.max_size, keep=server.log.keep)
+        return self._logs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._logs)
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the logs, or "ok"."""
+        found = [log.trouble for log in self._logs.values() if log.trouble]
+        return f"degraded: {'; '.join(found)}" if found else "ok"
+
+
+class Daemon:
+    """One running daemon."""
+
+    def __init__(self, paths: Paths, loaded: Loaded, *, on_demand: bool) -> None:
+        self._paths = paths
+        self._config = loaded.config
+        self._problems: tuple[str, ...] = ()
+        self._on_demand = on_demand
+        self._started = time.monotonic()
+        self._ending = anyio.Event()
+        self._observers = Observers()
+        self._logs = ServerLogs(paths.log_dir)
+        self._logs.config = loaded.config
+
+    async def run(self, endpoint: Endpoint) -> None:
+        """Serve until told to end."""
+        orphans.become_subreaper()
+        marker = marker_prefix(self._paths)
+        await anyio.to_thread.run_sync(tree.kill_marked, marker)
+        async with anyio.create_task_group() as tasks:
+            around = Surroundings(tasks, self._observers, Catalogues(self._paths.catalogue_dir))
+            launcher = Launcher(self._paths, os.environ, marker, self._config.daemon.path)
+            self._supervisor = Supervisor(self._config, launcher, around, self._logs)
+            self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
+            self._reloader = Reloader(self._reload_quietly)
+            office = Office(
+                supervisor=self._supervisor,
+                observers=self._observers,
+                daemon_status=self._status,
+                reload=self._reload,
+                shut_down=self._ending.set,
+                log_of=self._logs.__getitem__,
+            )
+            control = ControlServer(office, tasks)
+            stop_reaping = orphans.watch_strangers(asyncio.get_running_loop())
+            listener = Listener(endpoint.socket, lambda greeting: self._received(control, greeting))
+            tasks.start_soon(self._listen_to_signals)
+            tasks.start_soon(self._watch_configuration)
+            tasks.start_soon(self._look_around, endpoint, listener)
+            self._supervisor.start_eager(self._config.servers)
+            gc.collect()
+            gc.freeze()
+            systemd.notify("READY=1")
+            _log.info("smcp %s listens on %s", __version__, self._paths.socket)
+            await self._ending.wait()
+            systemd.notify("STOPPING=1")
+            listener.close()
+            self._reception.close_all()
+            with anyio.move_on_after(LAST_PATIENCE + 3 * self._longest_grace()):
+                await self._supervisor.shut_down()
+            stop_reaping()
+            tasks.cancel_scope.cancel()
+
+    def _longest_grace(self) -> float:
+        return max((server.stop_grace for server in self._config.servers.values()), default=0.0)
+
+    def _received(self, control: ControlServer, greeting: Greeting) -> None:
+        if greeting.hello.role == "control":
+            control.receive(greeting)
+        else:
+            self._reception.receive(greeting)
+
+    async def _listen_to_signals(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            async for number in signals:
+                if number == signal.SIGHUP:
+                    self._reloader.wake()
+                else:
+                    self._ending.set()
+
+    # Configuration
+
+    async def _watch_configuration(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._reloader.run)
+            if self._config.daemon.reload:
+                await self._watch()
+
+    async def _watch(self) -> None:
+        directories = await anyio.to_thread.run_sync(watched_directories, self._paths)
+        await self._reloader.watch(directories)
+
+    async def _reload_quietly(self) -> None:
+        with suppress(ConfigError):
+            await self._reload()
+        if self._config.daemon.reload:
+            await self._watch()
+
+    async def _reload(self) -> ReloadResult:
+        """Read the configuration and apply what changed. A faulty one changes nothing but `status`."""
+        try:
+            loaded = await anyio.to_thread.run_sync(load, self._paths)
+        except ConfigError as error:
+            problems = tuple(map(str, error.problems))
+            if problems != self._problems:
+                self._problems = problems
+                self._observers.publish(Event("config-faulty", data={"problems": list(problems)}))
+                _log.error("the configuration was not reloaded:\n%s", error)
+            raise
+        self._problems = ()
+        self._config = self._logs.config = loaded.config
+        plan, displaced = self._supervisor.reconfigure(loaded.config)
+        self._reception.rehouse(displaced)
+        self._supervisor.start_eager((*plan.added, *plan.changed))
+        result = ReloadResult(added=plan.added, changed=plan.changed, removed=plan.removed)
+        if not plan.empty:
+            data = {"added": list(plan.added), "changed": list(plan.changed), "removed": list(plan.removed)}
+            self._observers.publish(Event("config-reloaded", data=data))
+            _log.info("configuration reloaded: %s", data)
+        return result
+
+    # Watching itself
+
+    async def _look_around(self, endpoint: Endpoint, listener: Listener) -> None:
+        """Bind the socket again if somebody deleted it, and end when nobody has needed this daemon for long."""
+        idle_since = time.monotonic()
+        while True:
+            await anyio.sleep(LOOK_EVERY)
+            if endpoint.rebind_if_lost():
+                listener.listen_on(endpoint.socket)
+            idle_exit = self._config.daemon.idle_exit
+            if self._reception.sessions or self._supervisor.active:
+                idle_since = time.monotonic()
+            elif self._on_demand and idle_exit is not None and time.monotonic() - idle_since >= idle_exit:
+                _log.info("nobody has needed the daemon for %g s; it ends", idle_exit)
+                self._ending.set()
+                return
+
+    def _status(self) -> DaemonStatus:
+        return DaemonStatus(
+            pid=os.getpid(),
+            version=__version__,
+            uptime=round(time.monotonic() - self._started, 3),
+            socket=str(self._paths.socket),
+            config=str(self._paths.config_file),
+            problems=self._problems,
+            logging=self._logs.trouble,
+            sessions=self._reception.sessions,
+        )
+
+
+def marker_prefix(paths: Paths) -> str:
+    """Return what the markers of all children of this user's daemon begin with, after a restart of it too."""
+    return hashlib.sha256(os.fsencode(paths.runtime_dir)).hexdigest()[:12] + ":"
+
+
+def main(*, on_demand: bool) -> int:
+    """Run the daemon in the foreground and return its exit status. Raise `SmcpError` if it cannot run.
+
+    ``on_demand`` is true where a shim started it: then it ends by itself when nobody has needed it for long.
+    """
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    paths = find_paths(os.environ, os.getuid())
+    create_directories(paths, os.getuid())
+    with closing(Endpoint(paths.runtime_dir, pointer=pointer_file(os.environ, os.getuid()))) as endpoint:
+        loaded = load(paths)
+        logging.getLogger().setLevel(loaded.config.daemon.log_level.upper())
+        _allow_descriptors()
+        anyio.run(Daemon(paths, loaded, on_demand=on_demand).run, endpoint)
+    return 0
+
+
+def _allow_descriptors() -> None:
+    """A session takes four descriptors and a server six; the usual 1024 would be the end of a busy daemon."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hard if hard != resource.RLIM_INFINITY else 1 << 16
+    if soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, 1 << 16), hard))

@@ -1,0 +1,179 @@
+"""Non-blocking file descriptors in the event loop: a reader of chunks and a writer with a queue (D3)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+#: How much one readiness of a descriptor is read at most, in bytes: enough to be quick, little enough to be fair.
+CHUNK = 1 << 18
+#: How many queued pieces one writev takes.
+_PIECES = 64
+
+
+def read_chunk(descriptor: int) -> bytes:
+    """Read what is there, up to `CHUNK` bytes."""
+    return os.read(descriptor, CHUNK)
+
+
+class ChunkReader:
+    """Calls ``on_chunk`` with what a descriptor brings, and ``on_end`` once at its end, with the error that was it.
+
+    The descriptor stays the caller's: `close` stops reading and does not close it.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        on_chunk: Callable[[bytes], None],
+        on_end: Callable[[OSError | None], None],
+        read: Callable[[int], bytes] = read_chunk,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = descriptor
+        self._on_chunk = on_chunk
+        self._on_end = on_end
+        self._read = read
+        self._reading = False
+        self._closed = False
+        self.resume()
+
+    def pause(self) -> None:
+        """Stop reading until `resume`; the other side feels it once the pipe is full."""
+        if self._reading:
+            self._loop.remove_reader(self._descriptor)
+            self._reading = False
+
+    def resume(self) -> None:
+        """Read on."""
+        if not self._reading and not self._closed:
+            self._loop.add_reader(self._descriptor, self._readable)
+            self._reading = True
+
+    def close(self) -> None:
+        """Stop for good; neither callback comes any more."""
+        self.pause()
+        self._closed = True
+
+    def drain(self) -> None:
+        """Read what is left in the pipe right now, then stop; used when the process behind it has ended."""
+        while not self._closed:
+            try:
+                chunk = self._read(self._descriptor)
+            except OSError:
+                break
+            if not chunk:
+                break
+            self._on_chunk(chunk)
+        self.close()
+
+    def _readable(self) -> None:
+        try:
+            chunk = self._read(self._descriptor)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.close()
+            self._on_end(error)
+            return
+        if chunk:
+            self._on_chunk(chunk)
+        else:
+            self.close()
+            self._on_end(None)
+
+
+class QueueWriter:
+    """Writes to a descriptor at once where it can, and queues what the other side does not take.
+
+    The queue itself has no limit: who writes looks at ``queued`` (bytes) and decides whom to slow down or to drop.
+    ``on_drained`` is called when the queue became empty, ``on_error`` once when writing failed for good.
+    """
+
+    def __init__(
+        self, descriptor: int, on_error: Callable[[OSError], None], on_drained: Callable[[], None] | None = None
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = descriptor
+        self._on_error = on_error
+        self._on_drained = on_drained
+        self._queue: deque[memoryview] = deque()
+        self._closed = False
+        self.queued = 0
+        #: When the other side last took something, in seconds of the loop's clock.
+        self.progressed = self._loop.time()
+
+    def write(self, data: bytes) -> None:
+        """Write a whole line, now or as soon as the other side reads."""
+        if self._closed:
+            return
+        if self._queue:
+            self._queue.append(memoryview(data))
+            self.queued += len(data)
+            return
+        try:
+            sent = os.write(self._descriptor, data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._fail(error)
+            return
+        if sent < len(data):
+            self.progressed = self._loop.time()
+            self._queue.append(memoryview(data)[sent:])
+            self.queued = len(data) - sent
+            self._loop.add_writer(self._descriptor, self._writable)
+
+    def close(self) -> None:
+        """Stop writing; what is queued is given up."""
+        if self._queue:
+            self._loop.remove_writer(self._descriptor)
+        self._queue.clear()
+        self.queued = 0
+        self._closed = True
+
+    def flush(self) -> None:
+        """Try once to write what is queued, for a last word before `close`."""
+        if self._queue:
+            self._writable()
+
+    def _writable(self) -> None:
+        try:
+            sent = os.writev(self._descriptor, [self._queue[i] for i in range(min(len(self._queue), _PIECES))])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._fail(error)
+            return
+        self.progressed = self._loop.time()
+        self.queued -= sent
+        while sent:
+            first = self._queue[0]
+            if sent < len(first):
+                self._queue[0] = first[sent:]
+                break
+            sent -= len(first)
+            self._queue.popleft()
+        if not self._queue:
+            self._loop.remove_writer(self._descriptor)
+            if self._on_drained is not None:
+                self._on_drained()
+
+    def _fail(self, error: OSError) -> None:
+        self.close()
+        self._on_error(error)
+
+
+def make_nonblocking(descriptor: int) -> None:
+    """Set O_NONBLOCK; safe on a passed pipe or socket end, whose other end is another open file description (D1)."""
+    os.set_blocking(descriptor, False)
+
+
+def close_quietly(*descriptors: int) -> None:
+    """Close descriptors that may be closed already."""
+    for descriptor in descriptors:
+        with suppress(OSError):
+            os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Decisions about processes and calls, pure: synchronous functions of (state, event, now)."""

@@ -1,0 +1,96 @@
+"""What a server offers, kept so that a host can be answered without a child (D8): the handshake and the lists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from supervisord_mcp.protocol import jsonrpc, mcp
+from supervisord_mcp.protocol.jsonrpc import Text
+
+#: The version of the stored form; another version is ignored and learnt anew.
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The result of `initialize` and the items of each list by its method, all as the server's own JSON text."""
+
+    handshake: bytes
+    lists: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """What the server declared."""
+        declared = jsonrpc.value_of(jsonrpc.members_of(self.handshake).get("capabilities"))
+        return declared if isinstance(declared, dict) else {}
+
+    @property
+    def offers(self) -> int:
+        """How many tools, prompts, resources and templates are listed."""
+        return sum(map(len, self.lists.values()))
+
+    def answer(self, method: str) -> bytes | None:
+        """Return the result for a list request without cursor, or None if that list is not known."""
+        items = self.lists.get(method)
+        if items is None:
+            return None
+        return jsonrpc.object_text({mcp.LISTINGS[method].key: array_text(items)})
+
+    def differences(self, newer: Catalogue) -> tuple[str, ...]:
+        """Return the capabilities whose lists differ in the newer catalogue, compared by value and order."""
+        changed = {
+            listing.capability
+            for method, listing in mcp.LISTINGS.items()
+            if _values(self.lists.get(method)) != _values(newer.lists.get(method))
+        }
+        return tuple(sorted(changed))
+
+
+def _values(items: tuple[bytes, ...] | None) -> list[Any]:
+    return [jsonrpc.value_of(item) for item in items or ()]
+
+
+def array_text(items: tuple[bytes, ...]) -> bytes:
+    """Given the JSON texts of items, return the text of their array."""
+    return b"[" + b",".join(items) + b"]"
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    format: int
+    handshake: msgspec.Raw
+    lists: dict[str, list[msgspec.Raw]]
+
+
+_stored = msgspec.json.Decoder(_Stored)
+_items = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def items_of(text: Text | None) -> tuple[bytes, ...]:
+    """Given the JSON text of an array, return the texts of its items, empty if it is none."""
+    if text is None:
+        return ()
+    try:
+        return tuple(map(bytes, _items.decode(text)))
+    except (msgspec.DecodeError, RecursionError):
+        return ()
+
+
+def dump(catalogue: Catalogue) -> bytes:
+    """Return the stored form."""
+    lists = {method: msgspec.Raw(array_text(items)) for method, items in catalogue.lists.items()}
+    return msgspec.json.encode({"format": FORMAT, "handshake": msgspec.Raw(catalogue.handshake), "lists": lists})
+
+
+def load(data: bytes) -> Catalogue | None:
+    """Given a stored form, return the catalogue, or None if it is damaged or of another version."""
+    try:
+        stored = _stored.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if stored.format != FORMAT:
+        return None
+    lists = {method: tuple(map(bytes, items)) for method, items in stored.lists.items() if method in mcp.LISTINGS}
+    return Catalogue(bytes(stored.handshake), lists)

@@ -1,0 +1,101 @@
+"""What the multiplexer wants done: the commands it returns, carried out by the server that owns it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from supervisord_mcp.protocol.catalogue import Catalogue
+
+#: Names a session towards the multiplexer; unique for the life of the daemon.
+SessionKey = int
+
+
+class Weight(Enum):
+    """How much a message to a host matters when the host does not read."""
+
+    MUST = "must"
+    DROPPABLE = "droppable"
+
+
+@dataclass(frozen=True, slots=True)
+class ToServer:
+    """Write a line to the child."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ToSession:
+    """Write a line to a host; ``closes`` are the host's request ids that this answers (several for a batch)."""
+
+    session: SessionKey
+    data: bytes
+    weight: Weight = Weight.MUST
+    closes: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A request of a host waits for an answer from now on; written down so that it survives the daemon (D11)."""
+
+    session: SessionKey
+    identity: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A request of a host needs no answer any more: the host cancelled it."""
+
+    session: SessionKey
+    identity: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """The slow state of a session changed and should be written down (`Attachment.state`)."""
+
+    session: SessionKey
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A child is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The child answered the handshake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The child answered the handshake with an error, or with what is no answer to it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The catalogue of the instance changed; ``changed`` names the capabilities whose lists differ from before."""
+
+    catalogue: Catalogue
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What is wrong with a running child, or the empty text when it is well."""
+
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something for the server's log: noise on stdout, an answer nobody waits for, a request that was refused."""
+
+    kind: str
+    text: str
+
+
+Command = ToServer | ToSession | Opened | Dropped | Remember | Demand | Ready | Refused | Learned | Health | Note

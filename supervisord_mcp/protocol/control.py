@@ -1,0 +1,344 @@
+"""The control socket: one JSON object a line, requests from commands, replies and streams from the daemon.
+
+A command connects, sends a greeting of role ``control`` (see `hello`) and then requests
+``{"id": n, "op": "...", "args": {...}}``. The daemon answers each with ``{"id": n, "result": ...}`` or
+``{"id": n, "error": {"code", "message", "remedy", "exit"}}``. A stream (`Logs`, `Events`) is any number of
+``{"id": n, "event": {...}}`` and then ``{"id": n, "result": null}``. Replies come in any order. A command that
+has seen enough of a stream closes its connection.
+
+Every operation is one struct, so that the daemon matches on the type; what it answers with is named in its docstring.
+Unknown keys are ignored in both directions: a newer daemon serves an older command and the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from supervisord_mcp.errors import FramingError, SmcpError, UsageError
+
+T = TypeVar("T")
+
+#: A call carries its arguments and a result its content, so lines may be as long as messages of MCP, but not longer.
+MAX_LINE: Final = 1 << 30
+
+EMPTY_OBJECT: Final = Raw(b"{}")
+
+
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    """The servers that a verb works on: some by name, or all of them; exactly one of the two is given."""
+
+    names: tuple[str, ...] = ()
+    all: bool = False
+
+    def __post_init__(self) -> None:
+        if self.all == bool(self.names):
+            raise ValueError("give names or all, and not both")
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs. Answer: `StatusResult`."""
+
+
+class Start(Named, frozen=True, kw_only=True):
+    """Start servers and wait until they are ready or cannot be. Answer: null."""
+
+
+class Stop(Named, frozen=True, kw_only=True):
+    """Stop all instances of servers and wait until their trees are gone. Answer: null."""
+
+
+class Restart(Named, frozen=True, kw_only=True):
+    """Stop and start servers, and wait until they are ready or cannot be. Answer: null."""
+
+
+class Reload(msgspec.Struct, frozen=True, kw_only=True):
+    """Read the configuration again and apply the difference. Answer: `ReloadResult`, or an error of code config."""
+
+
+class ListServers(msgspec.Struct, frozen=True, kw_only=True):
+    """What is configured. Answer: `ListResult`."""
+
+
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools of a server, from the catalogue unless ``refresh``. Answer: `ToolsResult`."""
+
+    name: str
+    project: str | None = None
+    refresh: bool = False
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """Call one tool. Answer: the result of tools/call, byte for byte as the server sent it.
+
+    ``timeout`` is in seconds and starts when the request is sent to the server, after start and installation.
+    """
+
+    name: str
+    tool: str
+    arguments: Raw = EMPTY_OBJECT
+    project: str | None = None
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if not bytes(self.arguments).lstrip().startswith(b"{"):
+            raise ValueError("the arguments of a tool are one JSON object")
+
+
+class Logs(msgspec.Struct, frozen=True, kw_only=True):
+    """The last lines of the log of a server, and what follows. Stream of `LogLine`."""
+
+    name: str
+    lines: int = 100
+    follow: bool = False
+
+
+class Events(msgspec.Struct, frozen=True, kw_only=True):
+    """The events that the daemon remembers, and what follows. Stream of `EventRecord`."""
+
+    follow: bool = False
+
+
+class Down(msgspec.Struct, frozen=True, kw_only=True):
+    """End all sessions orderly, stop all servers, exit. Answer: null, before the work begins."""
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """Who answers. Answer: `VersionResult`."""
+
+
+Operation = Status | Start | Stop | Restart | Reload | ListServers | Tools | Call | Logs | Events | Down | Version
+
+#: The name of every operation on the wire.
+OPERATIONS: Final[Mapping[str, type[Operation]]] = {
+    "status": Status,
+    "start": Start,
+    "stop": Stop,
+    "restart": Restart,
+    "reload": Reload,
+    "list": ListServers,
+    "tools": Tools,
+    "call": Call,
+    "logs": Logs,
+    "events": Events,
+    "down": Down,
+    "version": Version,
+}
+_NAMES: Final[Mapping[type[Operation], str]] = {operation: name for name, operation in OPERATIONS.items()}
+
+
+class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The daemon itself. ``problems`` are faults of the configuration on disk, ``logging`` is "ok" or what is wrong."""
+
+    pid: int
+    version: str
+    uptime: float
+    socket: str
+    config: str = ""
+    problems: tuple[str, ...] = ()
+    logging: str = "ok"
+    sessions: int = 0
+
+
+class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One running copy of a server. ``phase`` says what a start is busy with; ``uptime`` counts from ready."""
+
+    key: str
+    state: str
+    pid: int | None = None
+    generation: int = 0
+    sessions: int = 0
+    uptime: float | None = None
+    project: str | None = None
+    restarts: int = 0
+    last_error: str | None = None
+    phase: str | None = None
+    isolation: str = ""
+
+
+class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One configured server: its promises, the sum of its instances, and the instances themselves."""
+
+    name: str
+    state: str
+    scope: str = ""
+    runtime: str = ""
+    isolation: str = ""
+    start: str = ""
+    catalogue: bool = False
+    sessions: int = 0
+    restarts: int = 0
+    last_error: str | None = None
+    instances: tuple[InstanceStatus, ...] = ()
+
+
+class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `Status`."""
+
+    daemon: DaemonStatus
+    servers: tuple[ServerStatus, ...] = ()
+
+
+class ReloadResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `Reload`: the names of the servers that the new configuration touches."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One configured server. ``catalogue`` is whether its discovery results are kept, ``tools`` how many they list."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    start: str = ""
+    scope: str = ""
+    runtime: str = ""
+    network: str = ""
+    catalogue: bool = False
+    tools: int | None = None
+
+
+class ListResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `ListServers`."""
+
+    servers: tuple[ServerEntry, ...] = ()
+
+
+class ToolsResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `Tools`: every tool as the server describes it, all pages together."""
+
+    tools: tuple[Raw, ...] = ()
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a log, without its end."""
+
+    line: str
+
+
+class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened. ``time`` is in seconds since the epoch, ``data`` is what belongs to the kind."""
+
+    time: float
+    kind: str
+    server: str = ""
+    instance: str = ""
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class VersionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `Version`."""
+
+    version: str
+    pid: int
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """An error on the wire: what a person reads, and ``exit``, the exit status of the command that met it."""
+
+    code: str = "failed"
+    message: str = ""
+    remedy: str = ""
+    exit: int = 1
+
+    @classmethod
+    def of(cls, error: SmcpError) -> Failure:
+        """Given an error, return it as the wire carries it."""
+        return cls(code=error.code, message=error.message, remedy=error.remedy, exit=error.exit_status)
+
+    def error(self) -> SmcpError:
+        """Return the exception that the daemon met, as a command raises it."""
+        error = SmcpError(self.message or "the daemon gave no reason", remedy=self.remedy)
+        error.code = self.code
+        error.exit_status = self.exit
+        return error
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request as it came; `parse_operation` reads its arguments, so that a bad one can be answered by its id."""
+
+    id: int
+    op: str
+    args: Raw = EMPTY_OBJECT
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the daemon; exactly one of the three is there."""
+
+    id: int
+    result: Raw | UnsetType = UNSET
+    event: Raw | UnsetType = UNSET
+    error: Failure | UnsetType = UNSET
+
+
+_requests = msgspec.json.Decoder(Request)
+_replies = msgspec.json.Decoder(Reply)
+
+
+def request_line(request_id: int, operation: Operation) -> bytes:
+    """Given an operation, return the line that asks for it."""
+    return _line({"id": request_id, "op": _NAMES[type(operation)], "args": operation})
+
+
+def parse_request(line: bytes) -> Request:
+    """Given a line of a command, return the request. Raise `FramingError` if it is none (answer it with id 0)."""
+    return _parse(_requests, line, "a request")
+
+
+def parse_operation(request: Request) -> Operation:
+    """Given a request, return what it asks for. Raise `UsageError` if the daemon knows no such thing."""
+    wanted = OPERATIONS.get(request.op)
+    if wanted is None:
+        raise UsageError(f"unknown operation {request.op!r}", remedy="upgrade the older of command and daemon")
+    try:
+        return msgspec.json.decode(request.args, type=wanted)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise UsageError(f"{request.op}: {error}") from error
+
+
+def result_line(request_id: int, result: object = None) -> bytes:
+    """Given a result (a struct of this module, `Raw`, anything that JSON can say), return the line that answers."""
+    return _line({"id": request_id, "result": result})
+
+
+def event_line(request_id: int, event: object) -> bytes:
+    """Given one event of a stream, return its line."""
+    return _line({"id": request_id, "event": event})
+
+
+def error_line(request_id: int, error: SmcpError) -> bytes:
+    """Given an error, return the line that answers with it."""
+    return _line({"id": request_id, "error": Failure.of(error)})
+
+
+def parse_reply(line: bytes) -> Reply:
+    """Given a line of the daemon, return the reply. Raise `FramingError` if it is none."""
+    reply = _parse(_replies, line, "a reply")
+    if sum(part is not UNSET for part in (reply.result, reply.event, reply.error)) != 1:
+        raise FramingError("not a reply of the control socket: needs one of result, event and error", -32600)
+    return reply
+
+
+def parse_result(raw: Raw, wanted: type[T]) -> T:
+    """Given the result or event of a reply, return it as ``wanted``. Raise `FramingError` if it has another form."""
+    return _parse(msgspec.json.Decoder(wanted), raw, wanted.__name__)
+
+
+def _parse(decoder: msgspec.json.Decoder[T], data: bytes | Raw, what: str) -> T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise FramingError(f"not {what} of the control socket: {error}", -32600) from error
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    payload = msgspec.json.encode(message)
+    # Raw parts are copied as they are, and what a person or a server wrote may be spread over lines.
+    if b"\n" in payload or b"\r" in payload:
+        payload = msgspec.json.format(payload, indent=-1)
+    return payload + b"\n"

@@ -1,0 +1,79 @@
+"""The shapes of MCP that a multiplexer must read: revisions, capabilities, log levels, the lists (protocol.md 1)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+#: Which of the two worlds a host or a child lives in: handshake (up to 2025-11-25) or per-request (2026-07-28).
+Era = Literal["legacy", "modern"]
+
+LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+NEWEST_LEGACY = LEGACY_VERSIONS[-1]
+#: The only revision whose lines may be arrays (protocol.md 2.2).
+BATCH_VERSION = "2025-03-26"
+
+LEVELS = {
+    level: rank
+    for rank, level in enumerate(("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"))
+}
+
+#: Requests during which a server may call back or log on behalf of the caller (protocol.md 6.3 rule 3).
+CALLBACK_METHODS = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
+
+
+class Listing:
+    """One of the four lists of a server: how it is asked for, where its items are, which notification changes it."""
+
+    __slots__ = ("capability", "changed", "key", "method")
+
+    def __init__(self, method: str, key: str, capability: str) -> None:
+        self.method = method
+        self.key = key
+        self.capability = capability
+        self.changed = f"notifications/{capability}/list_changed"
+
+
+LISTINGS = {
+    listing.method: listing
+    for listing in (
+        Listing("tools/list", "tools", "tools"),
+        Listing("prompts/list", "prompts", "prompts"),
+        Listing("resources/list", "resources", "resources"),
+        Listing("resources/templates/list", "resourceTemplates", "resources"),
+    )
+}
+CHANGED = {listing.changed: listing.capability for listing in LISTINGS.values()}
+
+_SERVER_KEYS_2024 = ("experimental", "logging", "prompts", "resources", "tools")
+_SERVER_KEYS = {
+    "2024-11-05": _SERVER_KEYS_2024,
+    "2025-03-26": (*_SERVER_KEYS_2024, "completions"),
+    "2025-06-18": (*_SERVER_KEYS_2024, "completions"),
+    "2025-11-25": (*_SERVER_KEYS_2024, "completions", "tasks"),
+}
+
+
+def negotiate(requested: str) -> str:
+    """Given the version a host asks for, return the one it gets: its own if we speak it, else our newest (6.4)."""
+    return requested if requested in LEGACY_VERSIONS else NEWEST_LEGACY
+
+
+def server_capabilities(declared: dict[str, Any], version: str) -> dict[str, Any]:
+    """Given what a server declared, return what a host of that version is told (protocol.md 1.4, 6.6).
+
+    Strict parsers exist, so only keys of the host's revision pass. ``listChanged`` is always true: the daemon itself
+    announces what changed over a restart, whether or not the server ever would.
+    """
+    told = {key: value for key, value in declared.items() if key in _SERVER_KEYS[version]}
+    for key in ("tools", "prompts", "resources"):
+        if isinstance(told.get(key), dict):
+            told[key] = {**told[key], "listChanged": True}
+    return told
+
+
+def relayed_capabilities(declared: dict[str, Any]) -> dict[str, Any]:
+    """Given what a host declared, return what the daemon declares for it to a child of its own (scope ``session``).
+
+    Client-hosted tasks and experiments are not relayed, so they are not promised (protocol.md 6.1 D5).
+    """
+    return {key: value for key, value in declared.items() if key in ("roots", "sampling", "elicitation")}

@@ -1,0 +1,180 @@
+"""N hosts to one child: events in, commands out (protocol.md 6.1 to 6.4, column LC to LS; 6.8 to 6.10).
+
+The multiplexer owns the meaning of messages between the hosts of one instance and its child. It is handed lines and
+facts (a host came, the child runs, the child is gone) and returns `commands`; it never waits and never acts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from supervisord_mcp.protocol import callbacks as backcalls
+from supervisord_mcp.protocol import jsonrpc, mcp
+from supervisord_mcp.protocol.attachment import Attachment, Greeting, State
+from supervisord_mcp.protocol.catalogue import Catalogue
+from supervisord_mcp.protocol.commands import Command, Demand, SessionKey, ToServer
+from supervisord_mcp.protocol.conversation import Conversation
+from supervisord_mcp.protocol.downstream import Downstream
+from supervisord_mcp.protocol.framing import Oversized
+from supervisord_mcp.protocol.upstream import Upstream
+
+
+class Multiplexer:
+    """The conversation of one instance; ``relay`` as in `Conversation`, ``known`` is the stored catalogue."""
+
+    def __init__(self, server: str, *, relay: bool = False, known: Catalogue | None = None) -> None:
+        self._talk = Conversation(server, relay=relay, known=known)
+        self._downstream = Downstream(self._talk)
+        self._upstream = Upstream(self._talk)
+
+    # What others may know
+
+    @property
+    def ready(self) -> bool:
+        """Whether the child answered its handshake."""
+        return self._talk.ready
+
+    @property
+    def catalogue(self) -> Catalogue | None:
+        """What is known of the server's offers."""
+        return self._talk.discovery.known
+
+    @property
+    def sessions(self) -> int:
+        """How many hosts are attached."""
+        return len(self._talk.sessions)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether requests are held for a child."""
+        return bool(self._talk.held)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything keeps the child from being idle: a request, a callback, a subscription, a task."""
+        talk = self._talk
+        return bool(
+            talk.held
+            or talk.callbacks
+            or talk.subscriptions
+            or talk.tasks
+            or any(pending.session is not None for pending in talk.pending.values())
+        )
+
+    @property
+    def held_bytes(self) -> int:
+        """How much is held for a child that is not ready yet, in bytes."""
+        return sum(held.size for held in self._talk.held)
+
+    def state(self, key: SessionKey) -> State:
+        """Return what is worth keeping of a session over a death of the daemon."""
+        return self._talk.sessions[key].state(self._talk.subscriptions.of(key))
+
+    def from_session(self, key: SessionKey, line: bytes | Oversized) -> list[Command]:
+        """A host sent a line."""
+        return self._downstream.from_session(key, line)
+
+    def from_server(self, line: bytes | Oversized) -> list[Command]:
+        """The child sent a line."""
+        return self._upstream.from_server(line)
+
+    def attach(self, key: SessionKey, state: State | None = None) -> list[Command]:
+        """A host is there; ``state`` is what it had before the daemon was restarted."""
+        if state is None:
+            self._talk.sessions[key] = Attachment(key)
+            return []
+        self._talk.sessions[key] = Attachment.restored(key, state)
+        self._talk.subscriptions.restore(key, state.uris)
+        if self._talk.ready:
+            return [*self._talk.replay_subscriptions(), *self._talk.raise_level()]
+        return [Demand()] if state.uris else []
+
+    def detach(self, key: SessionKey) -> list[Command]:
+        """A host is gone: cancel what it waits for, answer what it was asked, let go of what it held (pitfall 12)."""
+        attachment = self._talk.sessions.pop(key, None)
+        if attachment is None:
+            return []
+        commands: list[Command] = []
+        self._talk.release(key)
+        for upstream in attachment.open.values():
+            if upstream is not None:
+                commands += self._talk.cancel_upstream(upstream, "the host is gone")
+        if self._talk.relay:
+            commands += [ToServer(backcalls.refusal(callback)) for _, callback in self._talk.callbacks.abandon()]
+        for uri in self._talk.subscriptions.leave(key):
+            commands += self._talk.unsubscribe_upstream(uri)
+        for token in self._talk.tasks.leave(key):
+            self._talk.task_tokens.pop(token, None)
+        return commands + self._talk.raise_level() if self._talk.ready else commands
+
+    def fail_session(self, key: SessionKey, text: str, data: Any = None) -> list[Command]:
+        """Answer everything a host waits for with an error; it stays attached."""
+        attachment = self._talk.sessions[key]
+        commands: list[Command] = []
+        self._talk.release(key)
+        for identity, upstream in list(attachment.open.items()):
+            if upstream is not None:
+                commands += self._talk.cancel_upstream(upstream, text)
+            else:
+                self._talk.subscriptions.cancel(key, identity)
+            commands += self._talk.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, data)
+        return commands
+
+    def assume(self, shown: Catalogue) -> list[Command]:
+        """Hosts were shown this catalogue elsewhere: announce what differs from ours, or take it until we know better."""
+        discovery = self._talk.discovery
+        if discovery.known is None:
+            discovery.known = shown
+            return []
+        return [command for kind in shown.differences(discovery.known) for command in self._talk.announce(kind)]
+
+    def child_started(self) -> list[Command]:
+        """A child runs and its pipes are connected."""
+        if not self._talk.relay:
+            return self._talk.discovery.start(mcp.NEWEST_LEGACY, {}, None)
+        host = next((a for a in self._talk.sessions.values() if a.greeted), None)
+        if host is None:
+            return self._talk.discovery.start(mcp.NEWEST_LEGACY, {}, None)
+        capabilities = mcp.relayed_capabilities(host.capabilities)
+        return self._talk.discovery.start(host.version, capabilities, host.client or None)
+
+    def child_lost(self, text: str, data: Any = None) -> list[Command]:
+        """The child is gone: fail what it had and what it never got, keep the hosts (protocol.md 6.8)."""
+        commands: list[Command] = self.fail_held(text, data) if not self._talk.ready else []
+        failed, self._talk.pending = self._talk.pending, {}
+        for pending in failed.values():
+            attachment = self._talk.sessions.get(pending.session) if pending.session is not None else None
+            if attachment is not None:
+                commands += self._talk.fail(attachment, pending.identity, jsonrpc.INTERNAL_ERROR, text, data)
+        for attachment in self._talk.sessions.values():
+            for identity in [i for i, upstream in attachment.open.items() if upstream is None]:
+                if self._talk.is_held(attachment.key, identity) is None:
+                    commands += self._talk.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, data)
+        for ours, _ in self._talk.callbacks.abandon():
+            commands += self._talk.cancel_at_host(ours)
+        self._talk.subscriptions.child_lost()
+        self._talk.tasks.child_lost()
+        self._talk.task_tokens.clear()
+        self._talk.level = None
+        self._talk.discovery.child_lost()
+        return commands
+
+    def fail_held(self, text: str, data: Any = None) -> list[Command]:
+        """No child will come for now: answer everything that waits for one."""
+        commands: list[Command] = []
+        held, self._talk.held = self._talk.held, deque()
+        for message, attachment in ((item.message, self._talk.sessions.get(item.session)) for item in held):
+            if attachment is None or message.id is None:
+                continue
+            if message.method == "initialize":
+                attachment.greeting = Greeting.NONE
+            commands += self._talk.fail(attachment, message.id, jsonrpc.INTERNAL_ERROR, text, data)
+        return commands
+
+    def stopping(self) -> list[Command]:
+        """The child is about to be stopped: answer its open callbacks, or it may not end on EOF (pitfall 49)."""
+        commands: list[Command] = []
+        for ours, callback in self._talk.callbacks.abandon():
+            commands += [ToServer(backcalls.refusal(callback)), *self._talk.cancel_at_host(ours)]
+        return commands

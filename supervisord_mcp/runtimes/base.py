@@ -1,0 +1,123 @@
+"""The interface of every runtime: what is launched (`LaunchSpec`), what runs (`Child`), how it ended (`ExitStatus`)."""
+
+from __future__ import annotations
+
+import signal as signals
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Literal
+
+Access = Literal["ro", "rw"]
+Network = Literal["none", "host"]
+#: What a person is told about the isolation of a running child.
+Isolation = Literal["none", "sandbox"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A path of the machine that the child may see, at the same path unless ``target`` says otherwise."""
+
+    path: str
+    access: Access = "ro"
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """Everything a runtime needs to start one child; resolved, so that equal specs give equal children.
+
+    ``argv[0]`` is absolute. ``env`` is the whole environment of the child. ``marker`` is the value of the environment
+    variable ``SMCP_INSTANCE`` (the runtime adds it), by which every process of the tree can be found again.
+    ``read_only`` are the directories that the command itself needs (interpreter, virtual environment, package cache).
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    cwd: str | None = None
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    marker: str = ""
+    read_only: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    network: Network = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ExitStatus:
+    """How a child ended: an exit code, or the number of the signal that ended it (exactly one is set)."""
+
+    code: int | None = None
+    signal: int | None = None
+
+    def __str__(self) -> str:
+        if self.signal is None:
+            return f"exit {self.code}"
+        try:
+            return f"killed by {signals.Signals(self.signal).name}"
+        except ValueError:
+            return f"killed by signal {self.signal}"
+
+    @property
+    def success(self) -> bool:
+        """Whether the child ended by itself with exit code 0."""
+        return self.code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """Something this machine lacks for a runtime: what, the cause where known, and the remedy."""
+
+    what: str
+    cause: str
+    remedy: str
+
+
+class Child(ABC):
+    """One running child and its whole tree.
+
+    ``stdin``, ``stdout`` and ``stderr`` are the daemon's ends of the pipes: non-blocking file descriptors, read and
+    written by the caller. The caller closes ``stdin`` through `close_stdin`; `aclose` closes whatever is left open.
+    """
+
+    pid: int
+    stdin: int
+    stdout: int
+    stderr: int
+
+    @abstractmethod
+    async def wait(self) -> ExitStatus:
+        """Return how the leader ended, once no process of the tree is left (leftovers are killed, not waited for)."""
+
+    @abstractmethod
+    def close_stdin(self) -> None:
+        """Close the daemon's end of the child's stdin; the child sees end of file. Idempotent."""
+
+    @abstractmethod
+    def signal(self, number: int) -> None:
+        """Send a signal to every process of the tree; a tree that is gone is no error."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End every process of the tree at once (SIGKILL); a tree that is gone is no error."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Kill what still runs, wait for it, and close every file descriptor. Idempotent."""
+
+
+class Runtime(ABC):
+    """A way to start a child. ``isolation`` is what it gives; ``name`` is its word in the configuration."""
+
+    name: str
+    isolation: Isolation
+
+    @abstractmethod
+    def check(self) -> tuple[Lack, ...]:
+        """Return what this machine lacks for this runtime; empty when it can be used."""
+
+    @abstractmethod
+    def explain(self, spec: LaunchSpec) -> str:
+        """Return a command line that a person can paste to start the same child; secrets are not in it."""
+
+    @abstractmethod
+    async def launch(self, spec: LaunchSpec) -> Child:
+        """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""

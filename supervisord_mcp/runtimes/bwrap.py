@@ -1,0 +1,167 @@
+"""The runtime that isolates with bubblewrap: an empty root, own namespaces, a start in two phases that fails closed.
+
+bubblewrap builds the sandbox and blocks; limits can be set from outside then. When it is let go, a gate runs as the
+first process: it says on stdout that the sandbox is complete, and becomes the server only after a word on stdin. A
+daemon that dies at any moment of this leaves no server: end of file on stdin ends the gate. A gate that never answers
+means that the sandbox failed, and what bubblewrap wrote to stderr goes into the error.
+
+Arguments travel through a descriptor and the environment through execve: neither shows in the process table.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+from dataclasses import dataclass
+
+import anyio
+
+from supervisord_mcp.errors import IsolationError
+from supervisord_mcp.runtimes import diagnosis
+from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
+from supervisord_mcp.runtimes.child import ProcessChild, with_marker
+from supervisord_mcp.runtimes.descriptors import Descriptors
+from supervisord_mcp.runtimes.handover import GATE, failed, hand_over
+from supervisord_mcp.runtimes.process import Program, spawn
+from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, steps
+from supervisord_mcp.runtimes.shown import environment_words
+
+_SETUP_SECONDS = 20.0
+_TRIAL_SECONDS = 10
+_STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NEEDED = ("--perms", "--die-with-parent", "--info-fd", "--block-fd", "--args", "--new-session")
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """The installed bubblewrap; ``identity`` changes when it is replaced."""
+
+    path: str
+    identity: tuple[int, int, int]
+    features: Features
+
+
+class BwrapRuntime(Runtime):
+    """Starts commands in a sandbox of bubblewrap. One object serves a whole daemon and remembers what it found out."""
+
+    name = "bwrap"
+    isolation = "sandbox"
+
+    def __init__(self, path: str | None = None) -> None:
+        """``path`` is where bubblewrap is searched instead of in the daemon's PATH."""
+        self._path = path
+        self._program: _Program | None = None
+        self._tried: tuple[int, int, int] | None = None
+
+    def check(self) -> tuple[Lack, ...]:
+        """Return what this machine lacks for this runtime; a trial run that succeeded is not repeated."""
+        try:
+            program = self._find()
+        except IsolationError as error:
+            return (Lack("bubblewrap", error.message, error.remedy),)
+        if self._tried == program.identity:
+            return ()
+        trial = LaunchSpec("trial", ("/bin/true",), env=(("PATH", _STANDARD_PATH),))
+        with Descriptors() as descriptors:
+            line = descriptors.render(steps(trial, program.features, as_root=os.geteuid() == 0))
+            try:
+                done = subprocess.run(
+                    [program.path, *line, "--", *trial.argv],
+                    env=dict(trial.env),
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    pass_fds=descriptors.inherited,
+                    timeout=_TRIAL_SECONDS,
+                    check=False,
+                )
+            except (OSError, subprocess.SubprocessError) as error:
+                return (diagnosis.lack(str(error)),)
+        if done.returncode != 0:
+            return (diagnosis.lack(done.stderr.decode(errors="replace")),)
+        self._tried = program.identity
+        return ()
+
+    def explain(self, spec: LaunchSpec) -> str:
+        """Return a command line for bash that starts the same child; secrets are not in it."""
+        words: list[str] = []
+        files: list[str] = []
+        for step in steps(spec, self._find().features, as_root=os.geteuid() == 0):
+            if isinstance(step, Data):
+                number = str(10 + len(files))
+                files.append(f"{number}<<<{shlex.quote(step.text.rstrip())}")
+                words += ("--perms", "0444", "--file", number, step.path)
+            else:
+                words += step
+        head = ["env", "-i", *environment_words(_environment(spec)), self._find().path]
+        return " ".join([*head, *map(shlex.quote, (*words, "--", *spec.argv)), *files])
+
+    async def launch(self, spec: LaunchSpec) -> Child:
+        """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
+        program = self._find()
+        built = steps(spec, program.features, as_root=os.geteuid() == 0)
+        with Descriptors() as descriptors:
+            info = descriptors.pipe_from_child()
+            block = descriptors.pipe_to_child()
+            line = descriptors.render([*built, ("--info-fd", str(info.theirs)), ("--block-fd", str(block.theirs))])
+            env = with_marker(_environment(spec), spec.marker)
+            argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
+            spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited))
+            child = ProcessChild(spawned, spec.marker, _server_status)
+            descriptors.close_inherited()
+            try:
+                with anyio.fail_after(_SETUP_SECONDS):
+                    await hand_over(child, spec, info.ours, block.ours)
+            except TimeoutError:
+                raise await failed(child, spec, f"no sandbox after {_SETUP_SECONDS:.0f} s") from None
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await child.aclose()
+                raise
+        return child
+
+    def _find(self) -> _Program:
+        """Return the installed bubblewrap. Raise `IsolationError` where there is none that can be trusted."""
+        path = shutil.which("bwrap", path=self._path or f"{os.environ.get('PATH', '')}:{_STANDARD_PATH}")
+        if path is None:
+            raise IsolationError(
+                "bubblewrap (bwrap) is not installed, so no sandbox can be set up", remedy=diagnosis.INSTALL
+            )
+        path = os.path.realpath(path)
+        status = os.stat(path)
+        identity = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if status.st_mode & (stat.S_ISUID | stat.S_ISGID):
+            raise IsolationError(
+                f"{path} is setuid: a fault in it would give every server the rights of root (CVE-2026-41163)",
+                remedy=f"Remove the bit where user namespaces are allowed: sudo chmod u-s,g-s {path}",
+            )
+        if self._program is None or (self._program.path, self._program.identity) != (path, identity):
+            self._program = _Program(path, identity, _features(path))
+        return self._program
+
+
+def _server_status(status: ExitStatus) -> ExitStatus:
+    """Read the signal that ended the server from the exit code of bubblewrap, which is 128 more."""
+    if status.code is not None and 128 < status.code <= 192:
+        return ExitStatus(signal=status.code - 128)
+    return status
+
+
+def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
+    return spec.env if any(name == "HOME" for name, _ in spec.env) else (*spec.env, ("HOME", HOME))
+
+
+def _features(path: str) -> Features:
+    try:
+        done = subprocess.run(
+            [path, "--help"], env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise IsolationError(f"{path} does not run: {error}", remedy=diagnosis.INSTALL) from error
+    text = (done.stdout + done.stderr).decode(errors="replace")
+    missing = [option for option in _NEEDED if option not in text]
+    if missing:
+        raise IsolationError(f"{path} is too old: it has no {missing[0]}", remedy=f"Update it. {diagnosis.INSTALL}")
+    return Features(disable_userns="--disable-userns" in text, size="--size " in text)

@@ -1,0 +1,125 @@
+"""A running process with its whole tree: watched through a pidfd in the event loop, reaped in one place.
+
+asyncio's own processes are not used: their ``wait`` hangs on an open pipe, and their signals race with the reaping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+import anyio
+
+from supervisord_mcp.runtimes import orphans
+from supervisord_mcp.runtimes.base import Child, ExitStatus
+from supervisord_mcp.runtimes.process import Spawned
+from supervisord_mcp.runtimes.proctable import MARKER_VARIABLE
+from supervisord_mcp.runtimes.tree import Tree
+
+#: What leftovers of an ended leader get before they are taken for stuck in the kernel, where no signal arrives and
+#: none of their own code runs any more.
+_STUCK_SECONDS = 10.0
+_SWEEP_SECONDS = (0.002, 0.1)
+
+
+class ProcessChild(Child):
+    """A spawned process with its whole tree. Made in the event loop that is to watch it."""
+
+    def __init__(
+        self, spawned: Spawned, marker: str, translate: Callable[[ExitStatus], ExitStatus] = lambda status: status
+    ) -> None:
+        self.pid = spawned.pid
+        self.stdin, self.stdout, self.stderr = spawned.stdin, spawned.stdout, spawned.stderr
+        self._pidfd = spawned.pidfd
+        self._translate = translate
+        self._wrappers: set[int] = set()
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[ExitStatus] = self._loop.create_future()
+        self._give_up = 0.0
+        orphans.own(self.pid)
+        self._tree = Tree(self.pid, marker)
+        self._loop.add_reader(self._pidfd, self._leader_exited)
+
+    def add_wrapper(self, pid: int) -> None:
+        """Note a process of the tree that only holds the others: it is killed with them but gets no other signal."""
+        self._wrappers.add(pid)
+        self._tree.include(pid)
+
+    @property
+    def exited(self) -> bool:
+        """Whether the leader has ended and nothing of its tree is left."""
+        return self._ended.done()
+
+    async def wait(self) -> ExitStatus:
+        """Return how the leader ended, once no process of the tree is left (leftovers are killed, not waited for)."""
+        return await asyncio.shield(self._ended)
+
+    def close_stdin(self) -> None:
+        """Close the daemon's end of the child's stdin; the child sees end of file. Idempotent."""
+        if self.stdin >= 0:
+            self._forget(self.stdin)
+            self.stdin = -1
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every process of the tree but wrappers; a tree that is gone is no error."""
+        if not self.exited:
+            self._tree.signal(number, skip=self._wrappers)
+
+    def kill(self) -> None:
+        """End every process of the tree at once (SIGKILL); a tree that is gone is no error."""
+        if not self.exited:
+            self._tree.kill()
+
+    async def aclose(self) -> None:
+        """Kill what still runs, wait for it, and close every file descriptor. Idempotent."""
+        try:
+            self.kill()
+            with anyio.CancelScope(shield=True):
+                await self.wait()
+        finally:
+            self.close_stdin()
+            for name in ("stdout", "stderr"):
+                if (descriptor := getattr(self, name)) >= 0:
+                    self._forget(descriptor)
+                    setattr(self, name, -1)
+
+    def _forget(self, descriptor: int) -> None:
+        # A number that is still registered would make the loop watch whatever gets it next.
+        if not self._loop.is_closed():
+            self._loop.remove_reader(descriptor)
+            self._loop.remove_writer(descriptor)
+        os.close(descriptor)
+
+    def _leader_exited(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        self._give_up = self._loop.time() + _STUCK_SECONDS
+        self._sweep(_SWEEP_SECONDS[0])
+
+    def _sweep(self, pause: float) -> None:
+        gone = self._tree.kill() and not self._tree.unsettled
+        if gone or self._loop.time() >= self._give_up:
+            self._reap()
+        else:
+            self._loop.call_later(pause, self._sweep, min(pause * 2, _SWEEP_SECONDS[1]))
+
+    def _reap(self) -> None:
+        # The one place that reaps. It comes last: until then the zombie keeps the numbers of its group and session.
+        self._tree.release()
+        status = _status(os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG))
+        os.close(self._pidfd)
+        orphans.disown(self.pid)
+        self._ended.set_result(self._translate(status))
+
+
+def with_marker(env: tuple[tuple[str, str], ...], marker: str) -> dict[str, str]:
+    """Return the environment of a child: what its spec says, and the marker that its tree is found by."""
+    return {**dict(env), MARKER_VARIABLE: marker} if marker else dict(env)
+
+
+def _status(result: os.waitid_result | None) -> ExitStatus:
+    if result is None:
+        raise RuntimeError("the pidfd said that the process ended, waitid says that it did not")
+    if result.si_code == os.CLD_EXITED:
+        return ExitStatus(code=result.si_status)
+    return ExitStatus(signal=result.si_status)

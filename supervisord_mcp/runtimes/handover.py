@@ -1,0 +1,101 @@
+"""From a blocked sandbox to the server that runs in it; whatever goes wrong on the way, the server does not run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+
+import anyio
+
+from supervisord_mcp.errors import IsolationError, LaunchError
+from supervisord_mcp.runtimes import diagnosis
+from supervisord_mcp.runtimes.base import LaunchSpec
+from supervisord_mcp.runtimes.child import ProcessChild
+
+#: The first program in a sandbox: it says that all is set up, waits for a word, and becomes the server.
+# The shell reads byte by byte from a pipe, so nothing of what follows the word is lost. Only builtins are used.
+GATE = (
+    'if [ -f "$1" ] && [ -x "$1" ]; then echo ok; else echo missing; fi; '
+    'IFS= read -r word && [ "$word" = go ] || exit 97; exec "$@"'
+)
+_NAMESPACES = ("user", "mnt", "pid", "ipc", "uts")
+
+
+async def hand_over(child: ProcessChild, spec: LaunchSpec, info: int, block: int) -> None:
+    """Bring a blocked sandbox to the point where the server runs in it."""
+    inner = _inner_pid(await _read(info, until_end=True))
+    if inner is None:
+        raise await failed(child, spec)
+    child.add_wrapper(child.pid)
+    child.add_wrapper(inner)
+    # Here limits and listeners are set from outside: everything in the sandbox inherits them.
+    with contextlib.suppress(BrokenPipeError):
+        os.write(block, b"\n")
+    answer = await _read(child.stdout)
+    if answer == b"missing\n":
+        raise LaunchError(
+            f"{spec.argv[0]} is not visible in the sandbox, or not executable",
+            remedy=f'Grant its directory: mounts = [{{ path = "{os.path.dirname(spec.argv[0])}" }}]',
+            retryable=False,
+        )
+    if answer != b"ok\n":
+        raise await failed(child, spec)
+    _verify(inner, spec)
+    try:
+        os.write(child.stdin, b"go\n")
+    except BrokenPipeError:
+        raise await failed(child, spec) from None
+
+
+async def _read(descriptor: int, *, until_end: bool = False) -> bytes:
+    """Return a line, or everything, from a descriptor of which nobody expects more than that."""
+    content = b""
+    while len(content) < 1 << 16:
+        try:
+            part = os.read(descriptor, 4096)
+        except BlockingIOError:
+            await anyio.wait_readable(descriptor)
+            continue
+        content += part
+        if not part or (not until_end and content.endswith(b"\n")):
+            break
+    return content
+
+
+def _inner_pid(info: bytes) -> int | None:
+    try:
+        return int(json.loads(info)["child-pid"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _verify(inner: int, spec: LaunchSpec) -> None:
+    """Raise `IsolationError` if the first process of the sandbox shares a namespace that it must not share."""
+    wanted = (*_NAMESPACES, *(("net",) if spec.network == "none" else ()))
+    try:
+        shared = [name for name in wanted if _namespace(inner, name) == _namespace(os.getpid(), name)]
+    except OSError as error:
+        raise IsolationError(f"server {spec.name}: its sandbox cannot be examined: {error.strerror}") from error
+    if shared:
+        raise IsolationError(
+            f"server {spec.name} was not started: bubblewrap shared its {', '.join(shared)} namespace",
+            remedy="Check which bwrap is first in PATH.",
+        )
+
+
+def _namespace(pid: int, name: str) -> str:
+    return os.readlink(f"/proc/{pid}/ns/{name}")
+
+
+async def failed(child: ProcessChild, spec: LaunchSpec, text: str = "") -> Exception:
+    """End what is left of a sandbox that failed; return the error with what bubblewrap wrote."""
+    with anyio.CancelScope(shield=True):
+        child.kill()
+        await child.wait()
+        said = b""
+        with contextlib.suppress(TimeoutError), anyio.fail_after(1):
+            said = await _read(child.stderr, until_end=True)
+        await child.aclose()
+    words = [line for line in said.decode(errors="replace").splitlines() if line.strip()][-5:]
+    return diagnosis.failure(spec.name, "; ".join(filter(None, (text, *words))))

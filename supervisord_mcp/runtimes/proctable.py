@@ -1,0 +1,98 @@
+"""The process table: what /proc says about a process, with the start time that tells two owners of one pid apart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+#: The environment variable that every process of a tree carries.
+MARKER_VARIABLE = "SMCP_INSTANCE"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One process at the moment of reading; ``started`` is in clock ticks since boot."""
+
+    pid: int
+    ppid: int
+    pgrp: int
+    session: int
+    state: str
+    started: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process can still run code: a zombie cannot."""
+        return self.state not in "ZXx"
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """The pid with its start time: unlike the pid alone never used again."""
+        return self.pid, self.started
+
+
+def read_entry(pid: int) -> Entry | None:
+    """Return what the table says about a pid, or None where there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    # The name may hold blanks and parentheses, so the fields begin after the last one.
+    fields = text[text.rfind(b")") + 2 :].split()
+    if len(fields) < 20:
+        return None
+    return Entry(
+        pid, int(fields[1]), int(fields[2]), int(fields[3]), fields[0].decode("ascii", "replace"), int(fields[19])
+    )
+
+
+def entries() -> Iterator[Entry]:
+    """Yield every process that can be seen."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (entry := read_entry(int(name))) is not None:
+            yield entry
+
+
+def environment(pid: int) -> bytes | None:
+    """Return a process's initial environment, NUL between the variables; None where it cannot be read.
+
+    It is empty for a zombie, a kernel thread, and for a moment in the middle of an execve.
+    """
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            return file.read(2 << 20)
+    except OSError:
+        return None
+
+
+def marker(pid: int) -> str | None:
+    """Return the marker that a process carries, or None."""
+    for variable in (environment(pid) or b"").split(b"\0"):
+        name, _, value = variable.partition(b"=")
+        if name == MARKER_VARIABLE.encode():
+            return value.decode("utf-8", "surrogateescape")
+    return None
+
+
+def children() -> list[int]:
+    """Return the direct children of this process, of all its threads."""
+    try:
+        found: list[int] = []
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/children", "rb", buffering=0) as file:
+                found += map(int, file.read(1 << 20).split())
+        return found
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [entry.pid for entry in entries() if entry.ppid == os.getpid()]
+
+
+def ancestors() -> frozenset[int]:
+    """Return this process and everything above it: never part of a tree that may be ended."""
+    above = {1, os.getpid()}
+    entry = read_entry(os.getpid())
+    while entry is not None and entry.ppid > 1 and entry.ppid not in above:
+        above.add(entry.ppid)
+        entry = read_entry(entry.ppid)
+    return frozenset(above)

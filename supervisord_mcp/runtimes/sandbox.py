@@ -1,0 +1,256 @@
+"""What a sandbox of bubblewrap is made of: the steps that build it, from a `LaunchSpec` and the facts of the machine.
+
+The root is empty; only what is listed here or in the spec is visible. Later steps shadow earlier ones, so parents come
+before children. A mount point is never made inside a bound directory: it must be there already, and no symbolic link
+may be on the way to it, for bubblewrap before 0.12 would follow the link to the machine's own files (CVE-2026-87766).
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from supervisord_mcp.errors import LaunchError
+from supervisord_mcp.runtimes.base import Access, LaunchSpec, Network
+
+#: The private home directory in a sandbox; its user and group are one name, whoever runs the daemon.
+HOME = "/home/mcp"
+USER = "mcp"
+_ID = "1000"
+
+_MIB = 1 << 20
+_TMPFS = {
+    "/dev/shm": (0o1777, 64 * _MIB),
+    "/tmp": (0o1777, 256 * _MIB),
+    "/run": (0o755, _MIB),
+    HOME: (0o700, 256 * _MIB),
+}
+
+_SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+#: Read-only parts of the system that are visible in every sandbox, beside what `_SYSTEM_LINKS` names.
+SYSTEM = ("/usr", "/nix/store", "/gnu/store")
+_ETC = (
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
+    *("/etc/ssl", "/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/pki", "/etc/crypto-policies"),
+    *("/etc/mime.types", "/etc/services", "/etc/protocols", "/etc/gai.conf", "/etc/host.conf"),
+    *("/etc/timezone", "/etc/os-release", "/etc/fonts", "/etc/java"),
+)
+_ETC_PATTERNS = ("/etc/java-*-openjdk",)
+
+_PASSWD = (
+    "root:x:0:0:root:/root:/bin/false\n"
+    f"{USER}:x:{_ID}:{_ID}:{USER}:{HOME}:/bin/sh\n"
+    "nobody:x:65534:65534:nobody:/:/bin/false\n"
+)
+_GROUP = f"root:x:0:\n{USER}:x:{_ID}:\nnogroup:x:65534:\n"
+_HOSTS = "127.0.0.1 localhost mcp\n::1 localhost mcp\n"
+_NSSWITCH = "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What the installed bubblewrap can do beyond the least that is needed."""
+
+    disable_userns: bool
+    size: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A file that exists only in the sandbox."""
+
+    path: str
+    text: str
+
+
+#: Arguments of bubblewrap that belong together, or a file whose content travels through a descriptor.
+Step = tuple[str, ...] | Data
+
+
+@dataclass(frozen=True, slots=True)
+class _Bind:
+    """Something of the machine at a place in the sandbox: bound, or a symbolic link that is made again."""
+
+    source: str
+    target: str
+    access: Access | Literal["link"]
+    granted: bool = False
+
+
+def steps(spec: LaunchSpec, features: Features, *, as_root: bool) -> list[Step]:
+    """Given what is launched, return the steps that build its sandbox, in order.
+
+    Raise `LaunchError` for a mount or a working directory that cannot be had.
+    """
+    binds = _arranged(spec)
+    cwd = spec.cwd or HOME
+    _check_directory(cwd, binds)
+    built: list[Step] = [*_namespaces(features, spec.network), *_system(), *_etc(spec.network), ("--proc", "/proc")]
+    if as_root:
+        # To the kernel the sandbox is still root, which owns these files: one of them names a program run by the host.
+        built.append(("--ro-bind", "/proc/sys", "/proc/sys"))
+    built.append(("--dev", "/dev"))
+    for path, (mode, size) in _TMPFS.items():
+        built.append(("--perms", f"{mode:04o}", *(("--size", str(size)) if features.size else ()), "--tmpfs", path))
+    built += [_bind_step(bind) for bind in binds]
+    # Not before: it would keep mount points from being made.
+    return [*built, ("--remount-ro", "/"), ("--chdir", cwd)]
+
+
+def _namespaces(features: Features, network: Network) -> Iterable[Step]:
+    yield from (
+        ("--unshare-user",),
+        ("--unshare-pid",),
+        ("--unshare-ipc",),
+        ("--unshare-uts",),
+        ("--unshare-cgroup-try",),
+    )
+    if network == "none":
+        yield ("--unshare-net",)
+    if features.disable_userns:
+        yield ("--disable-userns",)
+    yield from (("--die-with-parent",), ("--new-session",), ("--hostname", "mcp"), ("--cap-drop", "ALL"))
+    yield from (("--uid", _ID), ("--gid", _ID))
+
+
+def _system() -> Iterable[Step]:
+    for path in SYSTEM:
+        if os.path.isdir(path):
+            yield ("--ro-bind", path, path)
+    for path in _SYSTEM_LINKS:
+        if os.path.islink(path):
+            yield ("--symlink", os.readlink(path), path)
+        elif os.path.isdir(path):
+            yield ("--ro-bind", path, path)
+
+
+def _etc(network: Network) -> Iterable[Step]:
+    yield from (("--perms", "0755", "--dir", "/etc"), ("--perms", "0755", "--dir", "/home"))
+    for path in [*_ETC, *(found for pattern in _ETC_PATTERNS for found in sorted(glob.glob(pattern)))]:
+        if os.path.exists(path):
+            yield ("--ro-bind", path, path)
+    if os.path.islink("/etc/localtime"):
+        # Programs read the name of the zone from the link; a bound file would have none.
+        yield ("--symlink", os.readlink("/etc/localtime"), "/etc/localtime")
+    elif os.path.exists("/etc/localtime"):
+        yield ("--ro-bind", "/etc/localtime", "/etc/localtime")
+    yield from (Data("/etc/passwd", _PASSWD), Data("/etc/group", _GROUP), Data("/etc/nsswitch.conf", _NSSWITCH))
+    if network == "host":
+        for path in ("/etc/hosts", "/etc/resolv.conf"):
+            if os.path.exists(path):
+                yield ("--ro-bind", path, path)
+    else:
+        yield Data("/etc/hosts", _HOSTS)
+
+
+def _bind_step(bind: _Bind) -> Step:
+    match bind.access:
+        case "link":
+            return ("--symlink", os.readlink(bind.source), bind.target)
+        case "rw":
+            return ("--bind", bind.source, bind.target)
+        case "ro":
+            return ("--ro-bind", bind.source, bind.target)
+
+
+def _arranged(spec: LaunchSpec) -> list[_Bind]:
+    """Return what is bound, parents first, without what is visible through a parent already."""
+    wanted: dict[str, _Bind] = {}
+    for path in map(_normal, spec.read_only):
+        wanted[path] = _Bind(path, path, "link" if os.path.islink(path) else "ro")
+    for mount in spec.mounts:
+        source, target = _normal(mount.path), _normal(mount.target or mount.path)
+        wanted[target] = _Bind(source, target, mount.access, granted=True)
+    system = [_Bind(path, path, "ro") for path in (*SYSTEM, *_SYSTEM_LINKS) if os.path.isdir(path)]
+    kept: list[_Bind] = []
+    for bind in sorted(wanted.values(), key=lambda b: b.target.split("/")):
+        _check_bind(bind)
+        cover = _cover(bind.target, [*system, *kept])
+        if cover is not None:
+            if _is_visible(bind, cover):
+                continue
+            _check_mount_point(bind, cover)
+        kept.append(bind)
+    return kept
+
+
+def _is_visible(bind: _Bind, cover: _Bind) -> bool:
+    """Whether a parent shows the same files with the same rights."""
+    same_place = bind.source == _under(cover.source, cover.target, bind.target)
+    return same_place and (not bind.granted or bind.access == cover.access)
+
+
+def _check_bind(bind: _Bind) -> None:
+    what = f"mount of {bind.source}" + ("" if bind.source == bind.target else f" at {bind.target}")
+    top = "/" + bind.target.split("/")[1]
+    if bind.source == "/" or top in ("/", "/proc", "/dev", "/sys"):
+        raise LaunchError(
+            f"{what}: this would open the sandbox", remedy="Name the directories that are needed.", retryable=False
+        )
+    if any(_is_inside(path, bind.target) and path != bind.target for path in _TMPFS):
+        raise LaunchError(
+            f"{what}: it would hide the private home {HOME}", remedy="Name directories below it.", retryable=False
+        )
+    if bind.access != "link" and not os.path.exists(bind.source):
+        raise LaunchError(f"{what}: there is no such file or directory", remedy="Create it.", retryable=False)
+
+
+def _check_mount_point(bind: _Bind, cover: _Bind) -> None:
+    place = cover.source
+    kinds: list[int] = [stat.S_IFDIR]
+    for name in os.path.relpath(bind.target, cover.target).split("/"):
+        place = os.path.join(place, name)
+        try:
+            kinds.append(stat.S_IFMT(os.lstat(place).st_mode))
+        except OSError as error:
+            raise LaunchError(
+                f"mount at {bind.target}: {place} does not exist, and nothing is created inside a mount",
+                remedy=f"Create {place}.",
+                retryable=False,
+            ) from error
+        if stat.S_ISLNK(kinds[-1]):
+            raise LaunchError(
+                f"mount at {bind.target}: {place} is a symbolic link inside the mount {cover.target}",
+                remedy="Name the place that the link leads to.",
+                retryable=False,
+            )
+
+
+def _check_directory(cwd: str, binds: list[_Bind]) -> None:
+    path = _normal(cwd)
+    system = [_Bind(place, place, "ro") for place in (*SYSTEM, *_SYSTEM_LINKS)]
+    cover = _cover(path, [*system, *binds])
+    if cover is not None and os.path.isdir(_under(cover.source, cover.target, path)):
+        return
+    if cover is None and (path == "/" or path in _TMPFS or any(_is_inside(bind.target, path) for bind in binds)):
+        return
+    why = "it is not a directory" if cover is not None else "it is not visible in the sandbox"
+    raise LaunchError(
+        f"working directory {cwd}: {why}",
+        remedy=f'Grant it with mounts = [{{ path = "{cwd}" }}], or name another `cwd`.',
+        retryable=False,
+    )
+
+
+def _cover(path: str, binds: Iterable[_Bind]) -> _Bind | None:
+    """Return the innermost bind that a path lies in."""
+    around = [bind for bind in binds if _is_inside(path, bind.target) and bind.access != "link"]
+    return max(around, key=lambda bind: len(bind.target), default=None)
+
+
+def _under(source: str, target: str, path: str) -> str:
+    return os.path.normpath(os.path.join(source, os.path.relpath(path, target)))
+
+
+def _is_inside(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _normal(path: str) -> str:
+    if not path.startswith("/"):
+        raise LaunchError(f"mount of {path}: not an absolute path", retryable=False)
+    return "/" + os.path.normpath(path).lstrip("/")

@@ -1,0 +1,220 @@
+"""One host's connection from hello to close: its pipes, its journal, and the verdict for its shim (D1, D11)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from supervisord_mcp.errors import FramingError
+from supervisord_mcp.facts import Facts
+from supervisord_mcp.journal import Journal, Recovered
+from supervisord_mcp.pipes import ChunkReader, QueueWriter, close_quietly, make_nonblocking
+from supervisord_mcp.protocol import hello, jsonrpc
+from supervisord_mcp.protocol.attachment import State
+from supervisord_mcp.protocol.commands import SessionKey, Weight
+from supervisord_mcp.protocol.framing import LineSplitter, Oversized
+
+#: A write of at most this many bytes to a pipe is whole or not at all (PIPE_BUF).
+ATOMIC = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a message may be and how much may wait for a host, in bytes."""
+
+    max_message: int
+    client_buffer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wires:
+    """The descriptors of a session: the shim's connection, and the host's stdin and stdout (ours to close)."""
+
+    connection: socket.socket
+    stdin: int
+    stdout: int
+
+
+class Session:
+    """A host that is connected.
+
+    ``on_lines`` gets what the host says, ``on_end`` is called once when the host is gone, with the reason. What a
+    host waits for is in the journal before anything is done about it, and leaves it after the answer was written.
+    """
+
+    def __init__(
+        self,
+        key: SessionKey,
+        facts: Facts,
+        wires: Wires,
+        journal: Journal,
+        limits: Limits,
+    ) -> None:
+        self.key = key
+        self.facts = facts
+        self._wires = wires
+        self._journal = journal
+        self._limits = limits
+        self._splitter = LineSplitter(limits.max_message)
+        self._on_lines: Callable[[Session, list[bytes | Oversized]], None] = lambda _session, _lines: None
+        self._on_end: Callable[[Session, str], None] = lambda _session, _reason: None
+        self._reader: ChunkReader | None = None
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        make_nonblocking(wires.stdin)
+        make_nonblocking(wires.stdout)
+        self._writer = QueueWriter(wires.stdout, self._unwritable, self._drained)
+        self._loop.add_reader(wires.connection.fileno(), self._shim_spoke)
+        self.started = self._loop.time()
+        self.dropped_messages = 0
+
+    def begin(
+        self,
+        on_lines: Callable[[Session, list[bytes | Oversized]], None],
+        on_end: Callable[[Session, str], None],
+    ) -> None:
+        """Read from the host from now on."""
+        self.redirect(on_lines)
+        self._on_end = on_end
+        if not self._closed:
+            self._reader = ChunkReader(self._wires.stdin, self._chunk, self._host_closed, self._journal.read)
+
+    def redirect(self, on_lines: Callable[[Session, list[bytes | Oversized]], None]) -> None:
+        """Give what the host says to somebody else from now on."""
+        self._on_lines = on_lines
+
+    def recover(self, recovered: Recovered) -> list[bytes | Oversized]:
+        """After a death of the daemon: tell the host what is lost, and return the notifications it had sent."""
+        if recovered.mid_output:
+            # The old daemon died in the middle of a line; what it began must not run into what comes now.
+            self._writer.write(b"\n")
+            self._journal.mid_output = False
+        text = "the smcp daemon was restarted while this request was open; it is not sent again"
+        lost: list[bytes] = list(recovered.pending)
+        notifications: list[bytes | Oversized] = []
+        for line in recovered.unprocessed:
+            try:
+                message = jsonrpc.parse(line)
+            except FramingError:
+                continue
+            if message.is_request and message.id is not None:
+                if message.id not in lost:
+                    lost.append(message.id)
+            else:
+                notifications.append(line)
+        for identity in lost:
+            line = jsonrpc.error_line(identity, jsonrpc.INTERNAL_ERROR, text, {"reason": "daemon_restarted"})
+            self.send(line, Weight.MUST, (identity,))
+        if recovered.skipping:
+            self._splitter.skip()
+        else:
+            self._splitter.feed(recovered.partial)
+        self._settle()
+        return notifications
+
+    # What an instance may ask for (SessionLink)
+
+    def send(self, data: bytes, weight: Weight, closes: tuple[bytes, ...]) -> None:
+        """Write a line to the host; a host that does not read loses what it can do without, then its session."""
+        if self._closed:
+            return
+        if self._writer.queued > self._limits.client_buffer:
+            if weight is Weight.DROPPABLE:
+                self.dropped_messages += 1
+                return
+            self.finish(1, f"the host left more than {self._limits.client_buffer} bytes unread")
+            return
+        if len(data) > ATOMIC:
+            self._journal.mid_output = True
+        self._writer.write(data)
+        if not self._writer.queued:
+            if len(data) > ATOMIC:
+                self._journal.mid_output = False
+        elif not self._closed:
+            self._journal.mid_output = True
+        for identity in closes:
+            self._journal.done(identity)
+
+    def opened(self, identity: bytes) -> None:
+        """Note that a request of the host waits for its answer."""
+        self._journal.add(identity)
+
+    def dropped(self, identity: bytes) -> None:
+        """Note that a request of the host needs no answer any more."""
+        self._journal.done(identity)
+
+    def remember(self, state: State) -> None:
+        """Keep the slow state over a death of the daemon."""
+        facts = {"server": self.facts.server, "project": self.facts.project, "cwd": self.facts.cwd}
+        self._journal.record({**facts, "state": msgspec.to_builtins(state)})
+
+    def pause(self) -> None:
+        """Do not read from the host for now."""
+        if self._reader is not None:
+            self._reader.pause()
+
+    def resume(self) -> None:
+        """Read from the host again."""
+        if self._reader is not None:
+            self._reader.resume()
+
+    def finish(self, status: int, text: str = "") -> None:
+        """End the session orderly: the shim exits with the status and shows the text."""
+        if self._closed:
+            return
+        self._writer.flush()
+        with suppress(OSError):
+            self._wires.connection.send(hello.verdict_line(status, text))
+        self._close(text or "ended")
+
+    # From the host
+
+    def _settle(self) -> None:
+        splitter = self._splitter
+        self._journal.settle(0 if splitter.skipping else splitter.held, skipping=splitter.skipping)
+
+    def _chunk(self, chunk: bytes) -> None:
+        lines = self._splitter.feed(chunk)
+        if lines:
+            self._on_lines(self, lines)
+        if not self._closed:
+            self._settle()
+
+    def _host_closed(self, error: OSError | None) -> None:
+        """The host closed our stdin: that is its orderly end, and an orderly end has exit status 0."""
+        if self._splitter.held and isinstance(rest := self._splitter.finish(), bytes):
+            self._on_lines(self, [rest])
+        self.finish(0)
+
+    def _unwritable(self, error: OSError) -> None:
+        self.finish(0)
+
+    def _drained(self) -> None:
+        self._journal.mid_output = False
+
+    def _shim_spoke(self) -> None:
+        """The waiting shim never speaks; that its connection is readable means it is gone."""
+        try:
+            spoken = self._wires.connection.recv(4096)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            spoken = b""
+        if not spoken:
+            self._close("the shim is gone")
+
+    def _close(self, reason: str) -> None:
+        self._closed = True
+        self._loop.remove_reader(self._wires.connection.fileno())
+        if self._reader is not None:
+            self._reader.close()
+        self._writer.close()
+        self._wires.connection.close()
+        close_quietly(self._wires.stdin, self._wires.stdout)
+        self._journal.remove()
+        self._on_end(self, reason)

@@ -1,0 +1,221 @@
+"""Starting the daemon from a shim or a command: once for all who ask at the same time, and with nothing of the asker.
+
+Loaded by `shim` only where no daemon answers, so it imports nothing that the shim does not have anyway.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Mapping
+
+LOCK_NAME, START_LOCK_NAME = "daemon.lock", "start.lock"
+UNIT_NAME = "smcp.service"
+
+_FIRST_STEP, _LONGEST_STEP = 0.005, 0.05
+_LONGEST_LOG = 1 << 20
+_LONGEST_TEXT = 4096
+
+
+class StartError(Exception):
+    """Why no daemon came up, for the person."""
+
+
+class Start:
+    """One attempt to bring the daemon up. ``directory`` is its runtime directory, ``log`` gets what it prints."""
+
+    def __init__(self, directory: str, log: str, environ: Mapping[str, str]) -> None:
+        self._directory, self._log, self._environ = directory, log, environ
+        self._log_start = 0
+        self._watch = -1  # readable when the daemon that we started has ended
+        self._began = False
+
+    def wait(self, find: Callable[[], socket.socket | None], patience: float) -> socket.socket:
+        """Return what ``find`` finds, once it does.
+
+        Raise `StartError` when the daemon ended again or did not come up in time, `OSError` when the directory cannot
+        be used.
+        """
+        _make_directory(self._directory)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        lock = os.open(os.path.join(self._directory, START_LOCK_NAME), flags, 0o600)
+        failure = os.pread(lock, _LONGEST_TEXT, 0)
+        deadline, step = time.monotonic() + patience, _FIRST_STEP
+        try:
+            while (connection := find()) is None:
+                owner = daemon_pid(self._directory)
+                if owner is None:
+                    self._advance(lock, failure, deadline)
+                if time.monotonic() > deadline:
+                    about = "did not come up" if owner is None else f"with pid {owner} is alive but does not answer"
+                    raise StartError(f"the daemon {about} (waited {patience:.0f} s); its log: {self._log}")
+                time.sleep(step)
+                step = min(step * 1.5, _LONGEST_STEP)
+            return connection
+        finally:
+            os.close(lock)
+            if self._watch >= 0:
+                os.close(self._watch)
+
+    def _advance(self, lock: int, failure: bytes, deadline: float) -> None:
+        """Nobody owns the socket: start a daemon if that is ours to do, or find that the one we started has ended."""
+        if self._began:
+            if self._watch >= 0 and select.select([self._watch], [], [], 0)[0] and not daemon_pid(self._directory):
+                text = self._last_words()
+                os.ftruncate(lock, 0)
+                os.pwrite(lock, f"{os.getpid()}.{time.monotonic_ns()} {text}".encode()[:_LONGEST_TEXT], 0)
+                raise StartError(text)
+        elif _try_lock(lock):
+            # Whoever had the lock while we waited tried in vain if it left a new text; so would we.
+            if (text_now := os.pread(lock, _LONGEST_TEXT, 0)) != failure:
+                raise StartError(text_now.decode(errors="replace").partition(" ")[2])
+            self._began = True
+            # Asked again, now that nobody else can start one.
+            if daemon_pid(self._directory) is None and not (_has_unit(self._environ) and self._start_unit(deadline)):
+                self._start_detached()
+
+    def _start_detached(self) -> None:
+        while (spare := os.open(os.devnull, os.O_RDWR)) < 3:
+            pass  # else a pipe of ours could be in the place of a missing stdin
+        os.close(spare)
+        output = self._open_log()
+        command = [sys.executable, "-I", "-m", "supervisord_mcp", "run", "--on-demand"]
+        pid = _spawn_detached(command, self._environ, output)
+        os.close(output)
+        try:
+            # /dev/null is always readable, as is the pidfd of a process that has ended.
+            self._watch = os.pidfd_open(pid) if pid else os.open(os.devnull, os.O_RDONLY)
+        except ProcessLookupError:
+            self._watch = os.open(os.devnull, os.O_RDONLY)
+        except OSError:
+            pass  # no pidfd on this machine: only the deadline tells
+
+    def _open_log(self) -> int:
+        try:
+            os.makedirs(os.path.dirname(self._log), mode=0o700, exist_ok=True)
+            if os.path.exists(self._log) and os.path.getsize(self._log) > _LONGEST_LOG:
+                os.replace(self._log, f"{self._log}.1")
+            output = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError:
+            return os.open(os.devnull, os.O_WRONLY)
+        self._log_start = os.fstat(output).st_size
+        return output
+
+    def _last_words(self) -> str:
+        lines: list[str] = []
+        try:
+            with open(self._log, "rb") as file:
+                file.seek(max(self._log_start, os.path.getsize(self._log) - _LONGEST_TEXT // 2))
+                lines = file.read().decode(errors="replace").splitlines()
+        except OSError:
+            pass
+        last = [line for line in lines if line.strip()][-6:] or ["it said nothing"]
+        return "\n  ".join(["the daemon cannot start:", *last, f"(its log: {self._log})"])
+
+    def _start_unit(self, deadline: float) -> bool:
+        """Return whether the service manager of the user started the daemon."""
+        environ = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}", **self._environ}
+        environ["PATH"] = f"{environ.get('PATH', '')}:/usr/bin:/bin".lstrip(":")
+        null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+        command = ["systemctl", "--user", "start", UNIT_NAME]
+        try:
+            pid = os.posix_spawnp(command[0], command, environ, file_actions=null, setsigmask=[])
+        except OSError:
+            return False
+        while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
+            time.sleep(_LONGEST_STEP)
+        if ended[0] == 0:
+            os.kill(pid, signal.SIGKILL)
+            ended = os.waitpid(pid, 0)
+        return ended[1] == 0
+
+
+def daemon_pid(directory: str) -> str | None:
+    """Return the pid of the daemon that owns a runtime directory, or None.
+
+    A daemon that starts or leaves is one too: it has the lock before it listens, and until everything is put away.
+    """
+    import fcntl
+
+    try:
+        lock = os.open(os.path.join(directory, LOCK_NAME), os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except OSError:
+        return os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+    finally:
+        os.close(lock)
+
+
+def _make_directory(directory: str) -> None:
+    os.makedirs(os.path.dirname(directory), mode=0o700, exist_ok=True)
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        if os.statvfs(os.path.dirname(directory)).f_flag & os.ST_RDONLY:
+            raise PermissionError(error.errno, error.strerror) from error
+        raise
+
+
+def _try_lock(lock: int) -> bool:
+    try:
+        os.lockf(lock, os.F_TLOCK, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _has_unit(environ: Mapping[str, str]) -> bool:
+    if environ.get("SMCP_HOME"):  # the unit is for the usual place only
+        return False
+    home = environ.get("HOME", "")
+    config = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    places = (config, f"{home}/.config", f"{home}/.local/share", "/etc", "/usr/local/lib", "/usr/lib", "/lib")
+    return any(os.path.exists(f"{place}/systemd/user/{UNIT_NAME}") for place in places)
+
+
+def _spawn_detached(command: list[str], environ: Mapping[str, str], output: int) -> int:
+    """Start a process that shares nothing with us (session, signals, descriptors) and return its pid, 0 if it failed.
+
+    A process in between makes it an orphan at once: nobody here reaps it, least of all the shell that the shim becomes.
+    """
+    reading, writing = os.pipe()
+    if (between := os.fork()) == 0:
+        try:
+            os.chdir("/")
+            for fd, file in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
+                os.dup2(file, fd)
+            _keep_from_children()
+            signals = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+            pid = os.posix_spawn(command[0], command, environ, setsid=True, setsigmask=[], setsigdef=signals)
+            os.write(writing, b"%d" % pid)
+        except OSError as error:
+            os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(between, 0)
+    try:
+        return int(os.read(reading, 32) or 0)
+    finally:
+        os.close(reading)
+
+
+def _keep_from_children() -> None:
+    for name in os.listdir("/proc/self/fd"):
+        try:  # noqa: SIM105 (not loaded yet where this runs)
+            os.set_inheritable(int(name), int(name) < 3)
+        except OSError:
+            pass  # the listing itself

@@ -1,0 +1,322 @@
+"""All instances: which exist, who of them serves a session, and what a new configuration means for them."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from supervisord_mcp.config.models import Config, ServerConfig
+from supervisord_mcp.errors import SmcpError, UnknownServerError
+from supervisord_mcp.facts import Facts
+from supervisord_mcp.launch import Launch, Launcher
+from supervisord_mcp.logs import ServerLog
+from supervisord_mcp.observer import Event
+from supervisord_mcp.policy import reload
+from supervisord_mcp.policy.lifecycle import Policy
+from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
+from supervisord_mcp.policy.sharing import InstanceKey, effective_scope, instance_key
+from supervisord_mcp.protocol.catalogue import Catalogue
+from supervisord_mcp.protocol.commands import SessionKey
+from supervisord_mcp.protocol.control import InstanceStatus, ServerEntry, ServerStatus
+from supervisord_mcp.runtimes.base import Child
+from supervisord_mcp.server import Blueprint, ManagedServer, Spawning, Surroundings
+
+_log = logging.getLogger(__name__)
+
+#: Which state of several instances a server shows: the first of these that one of them has.
+_SHOWN_FIRST = ("FATAL", "BACKOFF", "RUNNING", "STARTING", "STOPPING", "EXITED", "STOPPED")
+
+
+@dataclass(slots=True)
+class Housing:
+    """An instance with what it was made from."""
+
+    instance: ManagedServer
+    facts: Facts
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True)
+class Displaced:
+    """An instance that the new configuration has no place for; ``removed`` if its server is gone altogether."""
+
+    instance: ManagedServer
+    removed: bool
+
+
+class Supervisor:
+    """The instances of one daemon."""
+
+    def __init__(self, config: Config, launcher: Launcher, around: Surroundings, logs: Mapping[str, ServerLog]) -> None:
+        self.config = config
+        self._launcher = launcher
+        self._around = around
+        self._logs = logs
+        self._housed: dict[InstanceKey, Housing] = {}
+        self._keys = itertools.count(1)
+
+    @property
+    def instances(self) -> tuple[ManagedServer, ...]:
+        """Every instance there is."""
+        return tuple(housing.instance for housing in self._housed.values())
+
+    @property
+    def active(self) -> bool:
+        """Whether any instance has a child or will start one by itself."""
+        return any(not instance.resting for instance in self.instances)
+
+    def next_key(self) -> SessionKey:
+        """Return a key for a new session."""
+        return next(self._keys)
+
+    def catalogue_of(self, server: str) -> Catalogue | None:
+        """Return what a server is known to offer, from whichever of its instances learnt it last."""
+        return self._around.catalogues.newest(server)
+
+    # Housing
+
+    def server(self, name: str) -> ServerConfig:
+        """Return the configuration of a server. Raise `UnknownServerError`, with the names there are."""
+        try:
+            return self.config.servers[name]
+        except KeyError:
+            known = ", ".join(sorted(self.config.servers)) or "none"
+            raise UnknownServerError(
+                f"no server '{name}' in the configuration (known: {known})",
+                remedy=f"add it with: smcp add {name} -- COMMAND",
+            ) from None
+
+    def scope(self, facts: Facts) -> str:
+        """Return who would share an instance with a session."""
+        config = self.server(facts.server)
+        return effective_scope(config.scope, config.uses_project)
+
+    def plan(self, facts: Facts) -> Launch:
+        """Given where a session comes from, return what would be started for it. Raise `SmcpError` if nothing can."""
+        return self._launcher.resolve(facts.server, self.server(facts.server), facts)
+
+    def house(self, launch: Launch, facts: Facts, session: SessionKey) -> ManagedServer:
+        """Return the instance for a session, made now if there is none yet."""
+        key = instance_key(facts.server, launch.digest, launch.scope, project=facts.project, session=str(session))
+        housing = self._housed.get(key)
+        if housing is None:
+            housing = Housing(self._make(key, launch), facts, launch)
+            self._housed[key] = housing
+        return housing.instance
+
+    def _make(self, key: InstanceKey, launch: Launch) -> ManagedServer:
+        known = self._around.catalogues.load(key.server, key.digest)
+        return ManagedServer(self._blueprint(key, launch), self._around, self._logs[key.server], known)
+
+    def _blueprint(self, key: InstanceKey, launch: Launch) -> Blueprint:
+        config = self.config.servers[key.server]
+        lasting = config.start == "eager" and launch.scope != "session"
+
+        async def spawn(spawning: Spawning) -> Child:
+            return await launch.start(spawning.installing, spawning.progress)
+
+        return Blueprint(
+            key=key,
+            policy=policy_of(config),
+            relay=launch.scope == "session",
+            idle_timeout=None if lasting else config.idle_timeout,
+            max_message=self.config.daemon.max_message,
+            isolation=launch.isolation,
+            spawn=spawn,
+        )
+
+    def released(self, instance: ManagedServer) -> None:
+        """A session left an instance; one that nobody else can use any more is ended and forgotten."""
+        if instance.sessions or (instance.key.project is None and instance.key.session is None):
+            return
+        if instance.key.session is not None or instance.resting:
+            self._around.tasks.start_soon(self._retire, instance)
+
+    async def _retire(self, instance: ManagedServer) -> None:
+        if self._housed.get(instance.key) is None or instance.sessions:
+            return
+        del self._housed[instance.key]
+        instance.stop()
+        await instance.rested()
+
+    # What people ask for
+
+    def start_eager(self, names: Iterable[str]) -> None:
+        """Start those of the servers that are to run without being asked for."""
+        for name in names:
+            if self.config.servers[name].start != "eager":
+                continue
+            try:
+                self._default(name).start()
+            except SmcpError as error:
+                _log.error("server '%s' is not started: %s", name, error)
+                self._around.observers.publish(Event("not-started", name, {"cause": str(error)}))
+
+    def _default(self, name: str) -> ManagedServer:
+        """Return the instance of a server that belongs to no session and no project."""
+        facts = Facts(name, environ={})
+        launch = self.plan(facts)
+        if launch.scope == "session":
+            raise SmcpError(
+                f"server '{name}' has an instance for each session and runs only while a host is connected",
+                remedy=f"connect a host, or call a tool with: smcp call {name} TOOL",
+            )
+        return self.house(launch, facts, self.next_key())
+
+    def _named(self, name: str) -> list[ManagedServer]:
+        self.server(name)
+        found = [instance for instance in self.instances if instance.key.server == name]
+        return found or [self._default(name)]
+
+    async def start(self, names: Iterable[str]) -> None:
+        """Start servers and wait until they run. Raise `SmcpError` for the first that cannot."""
+        started = [instance for name in names for instance in self._named(name)]
+        for instance in started:
+            instance.start()
+        for instance in started:
+            await instance.settled()
+
+    async def stop(self, names: Iterable[str]) -> None:
+        """Stop servers and wait until nothing of them is left; they stay stopped until asked for by a person."""
+        stopped: list[ManagedServer] = []
+        for name in names:
+            try:
+                stopped += self._named(name)
+            except UnknownServerError:
+                raise
+            except SmcpError:
+                continue  # it needs a project or a session, and none has an instance: nothing runs
+        for instance in stopped:
+            instance.stop()
+        for instance in stopped:
+            await instance.rested()
+
+    async def restart(self, names: Iterable[str]) -> None:
+        """Stop and start servers, and wait until they run."""
+        restarted = [instance for name in names for instance in self._named(name)]
+        for instance in restarted:
+            instance.restart()
+        for instance in restarted:
+            await instance.settled()
+
+    async def shut_down(self) -> None:
+        """Stop every instance, all at once, and wait until nothing is left."""
+        for instance in self.instances:
+            instance.stop()
+        for instance in self.instances:
+            await instance.rested()
+
+    # A new configuration
+
+    def reconfigure(self, config: Config) -> tuple[reload.Plan, list[Displaced]]:
+        """Take a new configuration; return what changed, and the instances whose sessions have to move."""
+        plan = reload.diff(self.config.servers, config.servers)
+        rules_changed = self.config.daemon != config.daemon
+        self.config = config
+        displaced: list[Displaced] = []
+        for housing in list(self._housed.values()):
+            name = housing.instance.key.server
+            if name in plan.removed:
+                displaced.append(Displaced(housing.instance, removed=True))
+            elif name in plan.changed or rules_changed:
+                self._refit(housing, displaced)
+        for entry in displaced:
+            del self._housed[entry.instance.key]
+        return plan, displaced
+
+    def _refit(self, housing: Housing, displaced: list[Displaced]) -> None:
+        """Give an instance its new rules where what it runs is still the same, else displace it."""
+        old = housing.instance.key
+        try:
+            launch = self.plan(housing.facts)
+            key = instance_key(old.server, launch.digest, launch.scope, project=old.project, session=old.session or "")
+        except SmcpError:
+            key = None
+        if key != old:
+            displaced.append(Displaced(housing.instance, removed=False))
+            return
+        housing.launch = launch
+        housing.instance.refit(self._blueprint(old, launch))
+
+    def retire(self, instance: ManagedServer) -> None:
+        """End an instance that was displaced."""
+
+        async def end() -> None:
+            instance.stop()
+            await instance.rested()
+
+        self._around.tasks.start_soon(end)
+
+    # Reports
+
+    def status(self) -> tuple[ServerStatus, ...]:
+        """Return the state of every configured server."""
+        return tuple(self._server_status(name, config) for name, config in sorted(self.config.servers.items()))
+
+    def _server_status(self, name: str, config: ServerConfig) -> ServerStatus:
+        mine = [instance for instance in self.instances if instance.key.server == name]
+        states = {instance.state for instance in mine}
+        return ServerStatus(
+            name=name,
+            state=next((state for state in _SHOWN_FIRST if state in states), "STOPPED"),
+            scope=config.scope,
+            runtime=config.runtime,
+            isolation=self._launcher.isolation(config),
+            start=config.start,
+            catalogue=self.catalogue_of(name) is not None,
+            sessions=sum(len(instance.sessions) for instance in mine),
+            restarts=sum(instance.restarts for instance in mine),
+            last_error=next((instance.last_error for instance in mine if instance.last_error), None),
+            instances=tuple(map(instance_status, mine)),
+        )
+
+    def entries(self) -> tuple[ServerEntry, ...]:
+        """Return what is configured."""
+        found = []
+        for name, config in sorted(self.config.servers.items()):
+            catalogue = self.catalogue_of(name)
+            entry = ServerEntry(
+                name=name,
+                command=config.argv,
+                start=config.start,
+                scope=config.scope,
+                runtime=config.runtime,
+                network=config.network,
+                catalogue=catalogue is not None,
+                tools=len(catalogue.lists.get("tools/list", ())) if catalogue else None,
+            )
+            found.append(entry)
+        return tuple(found)
+
+
+def instance_status(instance: ManagedServer) -> InstanceStatus:
+    """Return the state of one instance as it is reported."""
+    return InstanceStatus(
+        key=str(instance.key),
+        state=instance.state,
+        pid=instance.pid,
+        generation=instance.generation,
+        sessions=len(instance.sessions),
+        uptime=instance.uptime,
+        project=instance.key.project,
+        restarts=instance.restarts,
+        last_error=instance.last_error or None,
+        phase=instance.phase or None,
+        isolation=instance.blueprint.isolation,
+    )
+
+
+def policy_of(config: ServerConfig) -> Policy:
+    """Return the rules of a server's lifecycle."""
+    return Policy(
+        start_timeout=config.start_timeout,
+        install_timeout=config.install_timeout,
+        stop_grace=config.stop_grace,
+        restart=RestartPolicy(
+            mode=config.restart,
+            backoff=Backoff(config.backoff.first, config.backoff.most, config.backoff.reset_after),
+            budget=Budget(config.budget.restarts, config.budget.within),
+        ),
+    )

@@ -1,0 +1,88 @@
+"""Case 10: slow reader, and both pipes full."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.kit import probe
+from tests.kit.bounded import bounded
+from tests.kit.daemon import daemon, fake
+from tests.kit.fhost import Host
+
+pytestmark = pytest.mark.bwrap
+MIB = 1 << 20
+#: What an allocator and the pipes themselves may hold beside the two limits.
+SLACK = 12 * MIB
+SETTINGS = {"max_message": "1M", "client_buffer": "1M"}
+
+
+async def latency(host: Host, calls: int = 60) -> float:
+    """Return the 95th percentile of the time of a small call."""
+    times = []
+    for number in range(calls):
+        begin = time.monotonic()
+        assert (await host.call("echo", value=number)).text == str(number)
+        times.append(time.monotonic() - begin)
+    return sorted(times)[int(calls * 0.95)]
+
+
+@pytest.mark.parametrize("kind", ["progress", "log"])
+@bounded(60)
+async def test_a_host_that_stops_reading_hurts_nobody(kind: str) -> None:
+    async with daemon(fake("s"), settings=SETTINGS) as d:
+        a, b = await d.connected("s"), await d.connected("s")
+        await b.request("logging/setLevel", {"level": "error"})
+        await a.request("logging/setLevel", {"level": "debug"})
+        base = await latency(b)
+        before = probe.rss(await d.pid())
+        a.stop_read()
+        a.post_call("flood", meta={"progressToken": 1}, bytes=40 * MIB, kind=kind)
+        await d.journal("s").wait(lambda j: [e for e in j.events("out") if e["id"] == j.calls("flood")[-1]["id"]], 30)
+        assert await latency(b) < base + 0.25
+        assert probe.rss(await d.pid()) - before < 2 * MIB + SLACK
+        assert b.notes == []
+
+
+@bounded(60)
+async def test_answers_that_do_not_fit_end_the_session_of_that_host_with_a_reason() -> None:
+    async with daemon(fake("s"), settings=SETTINGS) as d:
+        a, b = await d.connected("s"), await d.connected("s")
+        await b.call("echo")
+        before = probe.rss(await d.pid())
+        a.stop_read()
+        for _ in range(40):
+            a.post_call("big", bytes=200_000)
+        await a.exit_status(20)
+        assert probe.rss(await d.pid()) - before < 2 * MIB + SLACK
+        assert b"read" in a.stderr, a.show()
+        assert (await b.call("echo", value="b")).text == "b"
+        assert (await d.server("s"))["sessions"] == 1
+        assert len(d.journal("s").runs()) == 1
+
+
+@bounded(90)
+async def test_a_server_that_stops_reading_hurts_only_its_own_hosts() -> None:
+    async with daemon(fake("stuck", not_reading={"after": 8}), fake("s"), settings=SETTINGS) as d:
+        a, b = await d.connected("stuck"), await d.connected("s")
+        base = await latency(b)
+        before = probe.rss(await d.pid())
+        for number in range(200):
+            a.post_call("echo", id=number, value="x" * 100_000)
+        assert await latency(b) < base + 0.25
+        assert probe.rss(await d.pid()) - before < 2 * MIB + SLACK
+        await a.wait(lambda: [f for f in a.answers if f.error and "not reading" in f.error["message"]], "an error", 60)
+        assert (await b.call("echo", value="b")).text == "b"
+
+
+@bounded(90)
+async def test_many_hosts_with_moderate_traffic() -> None:
+    async with daemon(fake("s", delay=[0, 5])) as d:
+        hosts = await asyncio.gather(*(d.connected("s") for _ in range(20)))
+        before = probe.fd_table(await d.pid())
+        await asyncio.gather(*(latency(host, 25) for host in hosts))
+        after = probe.fd_table(await d.pid())
+        assert abs(len(after) - len(before)) <= 1
+        assert (await d.server("s"))["sessions"] == 20

@@ -1,0 +1,90 @@
+"""What is printed: nothing of a server reaches the terminal as a command."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisord_mcp.cli import output
+from supervisord_mcp.errors import SmcpError
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("tab\tand\nnewline", "tab\tand\nnewline"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("over\rwrite", "over\\x0dwrite"),
+        ("c1 \x9b31m", "c1 \\x9b31m"),
+        ("\u202eflow", "\\u202eflow"),
+        ("ümläut ✓", "ümläut ✓"),
+    ],
+)
+def test_printable(text: str, shown: str) -> None:
+    assert output.printable(text) == shown
+
+
+@pytest.mark.parametrize(("text", "shown"), [("", ""), ("\n a\nb", "a"), ("x\x1b[K", "x\\x1b[K")])
+def test_one_line(text: str, shown: str) -> None:
+    assert output.one_line(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, "-"),
+        (0.4, "0s"),
+        (59.9, "59s"),
+        (60, "1m"),
+        (61, "1m 1s"),
+        (3600, "1h"),
+        (7384, "2h 3m"),
+        (86400, "1d"),
+        (200000, "2d 7h"),
+    ],
+)
+def test_span(seconds: float | None, said: str) -> None:
+    assert output.span(seconds) == said
+
+
+def test_count() -> None:
+    assert [output.count(number, "session") for number in (0, 1, 2)] == ["0 sessions", "1 session", "2 sessions"]
+
+
+def test_table_is_not_cut_where_a_program_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table(("A", "B"), [("x", "y" * 500), ("[bold]", ":smile:")])
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["A       B", "x       " + "y" * 500, "[bold]  :smile:"]
+
+
+def test_colours_only_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    output.print_table(("STATE",), [("RUNNING",)])
+    assert "\x1b" not in capsys.readouterr().out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    output.print_table(("STATE",), [("RUNNING",)])
+    assert "\x1b[32m" in capsys.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+    output.print_table(("STATE",), [("RUNNING",)])
+    assert "\x1b[32m" not in capsys.readouterr().out
+
+
+def test_error_has_code_place_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    error = SmcpError("something [red]bad[/red] in /a/file", remedy="do this\nthen that")
+    error.code = "example"
+    output.print_error(error)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "error[example]: something [red]bad[/red] in /a/file\n  do this\n  then that\n"
+
+
+def test_long_errors_are_not_folded(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_error(SmcpError("word " * 100))
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_busy_is_silent_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    with output.busy("waiting"):
+        pass
+    assert capsys.readouterr() == ("", "")

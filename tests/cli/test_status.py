@@ -1,0 +1,102 @@
+"""``smcp status``, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from supervisord_mcp.protocol import control
+from supervisord_mcp.protocol.control import DaemonStatus, InstanceStatus, ServerStatus, StatusResult
+from tests.cli.conftest import Smcp
+from tests.cli.daemon import FakeDaemon, clean_lines
+
+STATUS = StatusResult(
+    daemon=DaemonStatus(pid=7, version="0.1.0", uptime=7384.2, socket="/run/x/daemon.sock", sessions=3),
+    servers=(
+        ServerStatus(
+            name="git",
+            state="RUNNING",
+            scope="global",
+            runtime="bwrap",
+            isolation="sandbox",
+            start="on-demand",
+            catalogue=True,
+            sessions=3,
+            instances=(
+                InstanceStatus(
+                    key="git/1", state="RUNNING", pid=42, generation=2, sessions=3, uptime=61, isolation="sandbox"
+                ),
+            ),
+        ),
+        ServerStatus(
+            name="files",
+            state="STARTING",
+            scope="project",
+            runtime="bare",
+            isolation="none",
+            sessions=2,
+            restarts=1,
+            instances=(
+                InstanceStatus(key="f/1", state="STARTING", phase="installing", project="/src/a"),
+                InstanceStatus(key="f/2", state="RUNNING", pid=43, uptime=5, project="/src/b", sessions=2),
+            ),
+        ),
+        ServerStatus(name="bad", state="FATAL", last_error="exit status 1\n\x1b[31mTraceback\x1b]0;x\x07"),
+    ),
+)
+
+
+def test_status(smcp: Smcp, daemon: FakeDaemon) -> None:
+    daemon.answers[control.Status] = STATUS
+    ran = smcp("status")
+    assert ran.status == 0
+    first, header, git, files, a, b, bad = clean_lines(ran.out)
+    assert first == "daemon pid 7, version 0.1.0, up 2h 3m, 3 sessions, /run/x/daemon.sock"
+    assert header.split() == ["SERVER", "STATE", "PID", "UPTIME", "SESSIONS", "SCOPE", "RESTARTS", "RUNTIME", "NOTES"]
+    assert git.split() == ["git", "RUNNING", "42", "1m", "1s", "3", "global", "0", "bwrap", "(sandbox)"]
+    assert files.split() == ["files", "STARTING", "-", "-", "2", "project", "1", "bare", "(none)"]
+    assert a.split() == ["files", "STARTING", "-", "-", "0", "0", "installing;", "/src/a"]
+    assert b.split() == ["files", "RUNNING", "43", "5s", "2", "0", "/src/b"]
+    assert bad.split() == ["bad", "FATAL", "-", "-", "0", "0", "last", "error:", "exit", "status", "1"]
+    assert "\x1b" not in ran.out
+
+
+def test_status_of_one_server_has_its_whole_error(smcp: Smcp, daemon: FakeDaemon) -> None:
+    daemon.answers[control.Status] = STATUS
+    ran = smcp("status", "bad")
+    assert ran.status == 0
+    assert "daemon pid" not in ran.out
+    assert ran.out.endswith("\nexit status 1\nTraceback\\x1b]0;x\\x07\n")
+
+
+def test_status_of_an_unknown_server(smcp: Smcp, daemon: FakeDaemon) -> None:
+    daemon.answers[control.Status] = STATUS
+    ran = smcp("status", "gti")
+    assert ran.status == 4
+    assert ran.err.startswith("error[unknown-server]: no server is called 'gti'")
+
+
+def test_status_json_is_the_object_of_the_daemon(smcp: Smcp, daemon: FakeDaemon) -> None:
+    answer = {**json.loads(msgspec.json.encode(STATUS)), "new": {"big": 12345678901234567890123}}
+    daemon.answers[control.Status] = msgspec.Raw(json.dumps(answer).encode())
+    assert json.loads(smcp("status", "--json").out) == answer
+
+
+def test_status_json_of_one_server(smcp: Smcp, daemon: FakeDaemon) -> None:
+    daemon.answers[control.Status] = STATUS
+    found = json.loads(smcp("status", "git", "--json").out)
+    assert list(found) == ["daemon", "servers"]
+    assert [server["name"] for server in found["servers"]] == ["git"]
+    assert found["servers"][0]["instances"][0]["pid"] == 42
+
+
+def test_status_shows_problems(smcp: Smcp, daemon: FakeDaemon) -> None:
+    sick = DaemonStatus(pid=1, version="1", uptime=1, socket="/s", problems=("/c:1: bad",), logging="degraded: full")
+    daemon.answers[control.Status] = StatusResult(daemon=sick)
+    ran = smcp("status")
+    assert clean_lines(ran.out)[1:] == [
+        "problem: /c:1: bad",
+        "logging: degraded: full",
+        "no servers are configured; add one with: smcp add NAME -- COMMAND",
+    ]

@@ -1,0 +1,197 @@
+"""``smcp wrap``: once registered, for ever the same server, and every refusal reaches the host."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisord_mcp import shim
+from supervisord_mcp.cli import wrap
+from supervisord_mcp.errors import ConfigError, Problem, UsageError
+from supervisord_mcp.protocol import control
+from tests.cli.conftest import Smcp
+from tests.cli.daemon import FakeDaemon
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What the shim was called with."""
+    calls: list[list[str]] = []
+
+    def main(argv: list[str]) -> int:
+        calls.append(argv)
+        return 0
+
+    monkeypatch.setattr(shim, "main", main)
+    return calls
+
+
+def wrapped(home: Path) -> dict[str, Any]:
+    found = tomllib.loads((home / "config" / "conf.d" / "wrapped.toml").read_text())["servers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def grow_old(home: Path) -> None:
+    os.utime(home / "config" / "conf.d" / "wrapped.toml", (0, 0))
+
+
+def test_registers_tells_the_daemon_and_connects(
+    smcp: Smcp, home: Path, daemon: FakeDaemon, connected: list[list[str]]
+) -> None:
+    ran = smcp("wrap", "--", "uvx", "weather-mcp", "--key", "$x")
+    assert (ran.status, ran.out, ran.err) == (0, "", "")
+    (name,) = wrapped(home)
+    assert "weather" in name
+    assert connected == [[name]]
+    assert daemon.asked == [control.Reload()]
+
+
+def test_registers_once(smcp: Smcp, home: Path, daemon: FakeDaemon, connected: list[list[str]]) -> None:
+    words = ("wrap", "--project", "/src/a", "--inherit", "TOKEN", "--", "uvx", "weather", "$x", "~")
+    smcp(*words)
+    grow_old(home)
+    before = (home / "config" / "conf.d" / "wrapped.toml").read_bytes()
+    for _ in range(3):
+        assert smcp(*words).status == 0
+    assert (home / "config" / "conf.d" / "wrapped.toml").read_bytes() == before
+    assert connected == [["weather", "--project", "/src/a"]] * 4
+    assert len(daemon.asked) == 1
+
+
+def test_what_was_registered_a_moment_ago_is_told_again(
+    smcp: Smcp, home: Path, daemon: FakeDaemon, connected: list[list[str]]
+) -> None:
+    smcp("wrap", "--", "weather")
+    smcp("wrap", "--", "weather")
+    assert daemon.asked == [control.Reload(), control.Reload()]
+
+
+def test_more_to_inherit_changes_the_entry(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
+    smcp("wrap", "--inherit", "A", "--", "weather")
+    grow_old(home)
+    smcp("wrap", "--inherit=B", "--", "weather")
+    assert wrapped(home)["weather"]["inherit"] == ["A", "B"]
+    assert connected == [["weather"]] * 2
+
+
+def test_other_words_are_another_server(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
+    smcp("wrap", "--", "weather", "a")
+    smcp("wrap", "--", "weather", "b")
+    assert len(wrapped(home)) == 2
+    assert connected[0] != connected[1]
+
+
+def test_settings_of_a_new_server(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
+    smcp("wrap", "--network", "host", "--mount", "/data:rw", "--runtime=bare", "--", "weather")
+    assert wrapped(home)["weather"] == {
+        "command": ["weather"],
+        "network": "host",
+        "mounts": [{"path": "/data", "access": "rw"}],
+        "runtime": "bare",
+    }
+
+
+def test_a_relative_program_is_that_of_the_host(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
+    (home / "weather.py").touch()
+    smcp("wrap", "--", "./weather.py", "./data")
+    assert wrapped(home)["weather"]["command"] == [str(home / "weather.py"), "./data"]
+
+
+def test_a_name(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
+    for _ in range(2):
+        assert smcp("wrap", "--name", "sky", "--network", "host", "--", "weather", "$x").status == 0
+    assert connected == [["sky"]] * 2
+    found = tomllib.loads(smcp("config", "show", "sky").out)["servers"]["sky"]
+    assert found["command"] == ["weather", "$$x"]
+    assert found["network"] == "host"
+
+
+def test_a_name_that_runs_something_else(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
+    (home / "config").mkdir()
+    (home / "config" / "config.toml").write_text('[servers.sky]\ncommand = ["other"]\n')
+    ran = smcp("wrap", "--name", "sky", "--", "weather")
+    assert ran.status == 2
+    assert "runs another command" in ran.err
+    assert "smcp connect sky" in ran.err
+    assert not connected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("weather",), ("--",), ("--name",), ("--name", "--", "x"), ("--colour", "red", "--", "x"), ("x", "--", "y")],
+)
+def test_words_that_make_no_sense(smcp: Smcp, connected: list[list[str]], words: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match=r"smcp wrap \[--name"):
+        wrap.parse(words)
+    assert smcp("wrap", *words).status == 2
+    assert not connected
+
+
+def test_options_after_the_dashes_are_of_the_command() -> None:
+    assert wrap.parse(["--", "x", "--", "--name", "-h"]).command == ["x", "--", "--name", "-h"]
+
+
+def test_help_of_the_command_is_not_ours(smcp: Smcp, connected: list[list[str]]) -> None:
+    smcp("wrap", "--", "weather", "--help")
+    assert connected == [["weather"]]
+
+
+def test_through_typer_it_is_the_same(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
+    words = ("--project", str(home), "--inherit", "A", "--inherit", "B", "--network", "host", "--mount", "/d")
+    ran = smcp("--debug", "wrap", *words, "--runtime", "bare", "--", "weather", "--x")
+    assert ran.status == 0, ran.err
+    assert wrapped(home)["weather"]["inherit"] == ["A", "B"]
+    assert wrapped(home)["weather"]["command"] == ["weather", "--x"]
+    smcp("--debug", "connect", "weather", "--project", str(home))
+    assert connected == [["weather", "--project", str(home)], ["--project", str(home), "weather"]]
+
+
+def run(home: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "supervisord_mcp", "wrap", *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "SMCP_HOME": str(home), "HOME": str(home)},
+        check=False,
+    )
+
+
+INITIALIZE = '{"jsonrpc": "2.0", "id": "a", "method": "initialize", "params": {}}\n'
+
+
+def test_the_host_is_told_what_is_wrong_with_the_configuration(home: Path) -> None:
+    (home / "config").mkdir()
+    (home / "config" / "config.toml").write_text("[servers.x]\n")
+    ran = run(home, "--", "weather", stdin=INITIALIZE)
+    assert ran.returncode == 2
+    answer = json.loads(ran.stdout)
+    assert answer["id"] == "a"
+    assert "config.toml:1: servers.x" in answer["error"]["message"]
+    assert "config.toml:1: servers.x" in ran.stderr
+
+
+def test_the_host_is_told_what_the_daemon_refuses(home: Path, daemon: FakeDaemon) -> None:
+    daemon.answers[control.Reload] = ConfigError((Problem("/c", 1, "a", "wrong"),))
+    ran = run(home, "--", "weather", stdin=INITIALIZE)
+    assert ran.returncode == 2
+    assert "/c:1: a: wrong" in json.loads(ran.stdout)["error"]["message"]
+
+
+def test_the_host_is_told_the_unexpected_too(home: Path) -> None:
+    (home / "config").mkdir()
+    (home / "config" / "conf.d").symlink_to("conf.d")
+    ran = run(home, "--", "weather", stdin=INITIALIZE)
+    assert ran.returncode != 0
+    assert json.loads(ran.stdout)["error"]["message"]

@@ -1,0 +1,203 @@
+"""From files to a configuration: what is joined, what is refused, and where every fault is said to be."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisord_mcp.config import load as module
+from supervisord_mcp.config.load import Origin, load, parse_document, watched_directories
+from supervisord_mcp.config.models import Config
+from supervisord_mcp.config.paths import Paths
+from supervisord_mcp.errors import ConfigError
+from tests.config.places import paths_in, problems, write
+
+SERVER = '[servers.%s]\ncommand = "x"\n'
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return paths_in(tmp_path)
+
+
+def faults(paths: Paths) -> list[str]:
+    return problems(paths, lambda: load(paths))
+
+
+def test_nothing_is_an_empty_configuration(paths: Paths) -> None:
+    loaded = load(paths)
+    assert loaded.config == Config()
+    assert loaded.files == ()
+    assert loaded.directories == (paths.config_dir.parent,)
+    assert dict(loaded.origins) == {}
+
+
+def test_files_are_joined_in_order(paths: Paths) -> None:
+    write(paths, "[daemon]\nreload = false\n" + SERVER % "m", b=SERVER % "b", a="\n" + SERVER % "a")
+    (paths.conf_dir / ".#a.toml").write_text("not toml")
+    (paths.conf_dir / "a.toml~").write_text("not toml")
+    loaded = load(paths)
+    assert list(loaded.config.servers) == ["m", "a", "b"]
+    assert not loaded.config.daemon.reload
+    assert loaded.files == (paths.config_file, paths.conf_dir / "a.toml", paths.conf_dir / "b.toml")
+    assert loaded.directories == (paths.config_dir, paths.conf_dir)
+    assert loaded.origins["a"] == Origin(paths.conf_dir / "a.toml", 2)
+
+
+def test_every_fault_of_every_file_at_once(paths: Paths) -> None:
+    write(
+        paths,
+        '[daemon]\nrelod = true\n\n[servers.a]\ncomand = "x"\nenv = { A = "1",\t"b c" = 2 }\nscope = "glob"\n',
+        b="[servers.b]\n\n[servers.a]\ncommand = 'x'\n[daemon]\n",
+        c='[servers.c]\ncommand = "x\n',
+        d="servers.d.args = 5\nservers.d.command = []",
+    )
+    assert faults(paths) == [
+        "config.toml:2: daemon.relod: unknown key 'relod'; did you mean 'reload'?",
+        "config.toml:5: servers.a.comand: unknown key 'comand'; did you mean 'command'?",
+        'config.toml:6: servers.a.env."b c": must be a string, not an integer; write it in quotes',
+        'config.toml:7: servers.a.scope: must be "auto" or "global" or "project" or "session"; did you mean "global"?',
+        "conf.d/b.toml:1: servers.b.command: the key 'command' is required",
+        "conf.d/b.toml:3: servers.a: server 'a' is defined twice; first at config.toml:4",
+        "conf.d/b.toml:5: daemon: only config.toml may have the table [daemon]",
+        "conf.d/c.toml:2: not valid TOML, column 13: illegal character '\\n'",
+        "conf.d/d.toml:1: servers.d.args: must be an array, not an integer",
+        "conf.d/d.toml:2: servers.d.command: must not be empty",
+    ]
+
+
+def test_faults_in_arrays_of_tables(paths: Paths) -> None:
+    write(paths, SERVER % "a" + '[[servers.a.mounts]]\npath = "/x"\n[[servers.a.mounts]]\npath = "/y"\naccess = "x"\n')
+    assert faults(paths) == ['config.toml:7: servers.a.mounts[1].access: must be "ro" or "rw"']
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a = [1,\n  2\nb = 3", "3: not valid TOML, column 1: unclosed array"),
+        ("a = ", "1: not valid TOML, end of file: invalid value"),
+        ("\n\na = 'x", '3: not valid TOML, end of file: expected "\'"'),
+        ("a = 1\x00", "1: not valid TOML, column 6: expected newline or end of document after a statement"),
+        (SERVER % "a" + "\n" + SERVER % "a", "4: servers.a: defined twice; first in line 1"),
+        (SERVER % "a" + "command = 'y'\nargs = []", "3: servers.a.command: defined twice; first in line 2"),
+        (
+            "[servers]\na = {command='x'}\na.args = []",
+            "3: not valid TOML, end of file: cannot mutate immutable namespace",
+        ),
+        ("a = zzz\nb = 1\nb = 2", "1: not valid TOML, column 5: invalid value"),
+        ("servers.a = {x=1, x=2}", "1: servers.a.x: defined twice; first in line 1"),
+        ("a = " + "9" * 5000, " not valid TOML: Exceeds the limit (4300 digits) for integer string conversion"),
+        ("a = " + "[" * 100_000, " values are nested too deeply"),
+    ],
+)
+def test_syntax(paths: Paths, text: str, problem: str) -> None:
+    write(paths, text)
+    [only] = faults(paths)
+    assert only.startswith(f"config.toml:{problem}")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_byte_order_mark_and_line_ends_of_windows(paths: Paths, mark: str, newline: str) -> None:
+    write(paths, (mark + SERVER % "a" + "x = 1\n").replace("\n", newline))
+    assert faults(paths) == ["config.toml:3: servers.a.x: unknown key 'x'; known here: " + ", ".join(_server_keys())]
+    write(paths, (mark + SERVER % "a").replace("\n", newline))
+    assert list(load(paths).config.servers) == ["a"]
+
+
+def _server_keys() -> list[str]:
+    return list(Config.model_validate({"servers": {"a": {"command": "x"}}}).servers["a"].model_dump())
+
+
+def test_what_is_not_utf8(paths: Paths) -> None:
+    write(paths, b"# one\n# \xff\n", a="[servers.a]".encode("utf-16"))
+    assert faults(paths) == [
+        "config.toml:2: not valid UTF-8; save the file as UTF-8",
+        "conf.d/a.toml:1: the file is UTF-16; save it as UTF-8",
+    ]
+
+
+def test_what_cannot_be_read(paths: Paths) -> None:
+    write(paths, SERVER % "a")
+    (paths.conf_dir / "a.toml").mkdir()
+    os.mkfifo(paths.conf_dir / "b.toml")
+    (paths.conf_dir / "c.toml").symlink_to("nowhere")
+    (paths.conf_dir / "d.toml").symlink_to("d.toml")
+    assert faults(paths) == [
+        "conf.d/a.toml: cannot be read: not a regular file",
+        "conf.d/b.toml: cannot be read: not a regular file",
+        "conf.d/c.toml: the link leads to nowhere, which does not exist",
+        "conf.d/d.toml: cannot be read: Too many levels of symbolic links",
+    ]
+
+
+def test_a_directory_that_cannot_be_listed(paths: Paths) -> None:
+    paths.config_dir.mkdir()
+    paths.conf_dir.touch()
+    assert faults(paths) == ["conf.d: cannot be read: Not a directory"]
+
+
+def test_a_file_without_permission(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    # The tests may run as root, who may read everything.
+    write(paths, SERVER % "a")
+    monkeypatch.setattr(module, "read_file", refuse)
+    assert faults(paths) == ["config.toml: cannot be read: Permission denied"]
+
+
+def test_a_file_that_vanishes_while_it_is_read_is_missing(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(paths, SERVER % "a")
+    monkeypatch.setattr(os, "listdir", lambda _: ["gone.toml"])
+    assert list(load(paths).config.servers) == ["a"]
+
+
+def test_servers_that_are_no_table(paths: Paths) -> None:
+    write(paths, "servers = 5", a="servers = [1]")
+    assert faults(paths) == [
+        "config.toml:1: servers: must be a table, not an integer",
+        "conf.d/a.toml:1: servers: must be a table, not an array",
+    ]
+
+
+def test_an_overlay_stands_for_files(paths: Paths) -> None:
+    write(paths, SERVER % "a")
+    overlay = {paths.config_file: b"", paths.conf_dir / "new.toml": (SERVER % "n").encode()}
+    assert list(load(paths, overlay).config.servers) == ["n"]
+
+
+def test_the_same_content_in_another_form_is_the_same_configuration(paths: Paths) -> None:
+    write(paths, '[servers.a]\ncommand = "x y"\nenv = { A = "1", B = "2" }\n')
+    before = load(paths).config
+    write(paths, '# comment\n[servers]\na.env.B = "2"\na.env.A = "1"\na.command = ["x", "y"]\n')
+    assert load(paths).config == before
+
+
+def test_directories_of_links_are_watched(paths: Paths, tmp_path: Path) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    (tmp_path / "dotfiles" / "smcp.toml").write_text(SERVER % "a")
+    paths.config_dir.mkdir()
+    paths.config_file.symlink_to(tmp_path / "dotfiles" / "smcp.toml")
+    assert set(load(paths).directories) == {paths.config_dir, tmp_path / "dotfiles"}
+
+
+def test_directories_of_a_broken_configuration_are_known(paths: Paths) -> None:
+    write(paths, "not toml")
+    assert watched_directories(paths) == (paths.config_dir, paths.conf_dir)
+
+
+def test_secrets_are_not_in_the_representation(paths: Paths) -> None:
+    write(paths, SERVER % "a" + 'env = { A = "s3cret" }')
+    assert "s3cret" not in repr(load(paths))
+
+
+@given(st.binary(max_size=60) | st.text("[]{}=\"'servers.a\ncommand daemon#1,", max_size=60).map(str.encode))
+def test_any_content_is_a_document_or_a_fault(content: bytes) -> None:
+    with suppress(ConfigError):
+        assert parse_document(Path("/f"), content).file == Path("/f")

@@ -1,0 +1,111 @@
+"""The models: defaults, what they refuse, and that equal settings are equal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from supervisord_mcp.config.models import Backoff, Config, DaemonConfig, ServerConfig, Table
+
+
+def server(**keys: Any) -> ServerConfig:
+    return ServerConfig.model_validate({"command": ["x"], **keys})
+
+
+def test_defaults_of_the_daemon() -> None:
+    daemon = DaemonConfig()
+    assert (daemon.idle_exit, daemon.max_message, daemon.client_buffer) == (600, 64 << 20, 4 << 20)
+    assert (daemon.path, daemon.log_level, daemon.reload) == ((), "info", True)
+
+
+def test_defaults_of_a_server() -> None:
+    entry = server()
+    assert (entry.argv, entry.cwd, entry.env, entry.inherit, entry.mounts) == (("x",), None, {}, (), ())
+    assert (entry.scope, entry.era, entry.start, entry.restart) == ("auto", "auto", "on-demand", "on-failure")
+    assert (entry.idle_timeout, entry.start_timeout, entry.install_timeout, entry.stop_grace) == (600, 60, 600, 3)
+    assert (entry.budget.restarts, entry.budget.within) == (5, 60)
+    assert (entry.backoff.first, entry.backoff.most, entry.backoff.reset_after) == (1, 30, 60)
+    assert (entry.runtime, entry.network, entry.log.max_size, entry.log.keep) == ("bwrap", "none", 2 << 20, 5)
+
+
+def test_arguments_follow_the_command() -> None:
+    assert server(command="npx -y foo", args=["--bar"]).argv == ("npx", "-y", "foo", "--bar")
+
+
+def test_equal_settings_are_equal_however_they_are_written() -> None:
+    short = server(env={"A": "1", "B": "2"}, idle_timeout="10m")
+    long = server(command="x", env={"B": "2", "A": "1"}, budget={}, idle_timeout=600, mounts=[])
+    assert short == long
+    assert hash(short) == hash(long)
+    assert short != server(env={"A": "1"})
+    assert short != server(env={"A": "1", "B": "2"}, log={"keep": 4})
+
+
+def test_configurations_compare_too() -> None:
+    one = Config.model_validate({"servers": {"a": {"command": "x"}, "b": {"command": "y"}}})
+    other = Config.model_validate({"servers": {"b": {"command": "y"}, "a": {"command": ["x"]}}, "daemon": {}})
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+def test_nothing_can_be_changed() -> None:
+    entry = server(env={"A": "b"})
+    with pytest.raises(ValidationError, match="frozen"):
+        entry.cwd = "/"
+    with pytest.raises(TypeError):
+        entry.env["A"] = "c"  # type: ignore[index]
+
+
+def test_the_environment_is_not_in_the_representation() -> None:
+    assert "s3cret" not in repr(server(env={"A": "s3cret"}))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"era": "modern"}, '"modern" is not supported yet'),
+        ({"command": [""]}, "the first word"),
+        ({"unknown": 1}, "Extra inputs"),
+        ({"budget": {"restarts": -1}}, "greater than or equal to 0"),
+        ({"budget": {"restarts": True}}, "valid integer"),
+        ({"budget": {"restarts": "5"}}, "valid integer"),
+        ({"start_timeout": 0}, "greater than 0"),
+        ({"start_timeout": "off"}, "is not a duration"),
+        ({"log": {"keep": 0}}, "greater than or equal to 1"),
+        ({"log": {"max_size": "1"}}, "greater than or equal to 1024"),
+        ({"mounts": [{"path": "/a"}, {"path": "/a", "access": "rw"}]}, "mounted twice"),
+        ({"backoff": {"first": "1m", "most": "1s"}}, "first must not be longer than most"),
+        ({"scope": "global", "args": ["${project}"]}, 'scope "global" is not possible'),
+        ({"scope": "global", "cwd": "sub"}, 'scope "global" is not possible'),
+        ({"scope": "global", "mounts": [{"path": "data"}]}, 'scope "global" is not possible'),
+        ({"scope": "global", "env": {"A": "${B:-${project}}"}}, 'scope "global" is not possible'),
+        ({"scope": "global", "command": "bin/x"}, 'scope "global" is not possible'),
+    ],
+)
+def test_refused(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        server(**keys)
+
+
+@pytest.mark.parametrize("keys", [{"args": ["$${project}"]}, {"cwd": "~/x"}, {"command": "/bin/x"}, {"cwd": "${A}"}])
+def test_possible_for_everybody(keys: dict[str, Any]) -> None:
+    assert not server(scope="global", **keys).uses_project
+
+
+def test_reload_must_be_a_truth_value() -> None:
+    with pytest.raises(ValidationError, match="valid boolean"):
+        DaemonConfig.model_validate({"reload": "yes"})
+
+
+@pytest.mark.parametrize("model", Table.__subclasses__())
+def test_every_setting_says_what_it_means(model: type[Table]) -> None:
+    assert model.__doc__
+    for name, field in model.model_fields.items():
+        assert field.description, name
+        assert field.description.endswith("."), name
+
+
+def test_waits_may_be_equal() -> None:
+    assert Backoff(first=1, most=1).most == 1
