@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from supervisord_mcp.protocol import catalogue
 from supervisord_mcp.protocol.catalogue import Catalogue
 
 _log = logging.getLogger(__name__)
+
+#: How many catalogues of one server are kept: one for each spec, which may change with every login or project.
+KEPT = 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -19,9 +23,6 @@ class Catalogues:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-
-    def _path(self, server: str, digest: str) -> Path:
-        return self._directory / f"{_UNSAFE.sub('_', server)}-{digest}.json"
 
     def load(self, server: str, digest: str) -> Catalogue | None:
         """Given a server and the digest of its resolved spec, return what is known of it, or None."""
@@ -41,16 +42,25 @@ class Catalogues:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             temporary.write_bytes(catalogue.dump(learnt))
             temporary.replace(path)
+            for old in self._of(server)[KEPT:]:
+                old.unlink(missing_ok=True)
         except OSError as error:
             _log.warning("cannot keep the catalogue of %s: %s", server, error)
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink()
 
     def newest(self, server: str) -> Catalogue | None:
         """Return the catalogue of a server that was learnt last, whatever its spec was, or None."""
-        pattern = re.compile(re.escape(_UNSAFE.sub("_", server)) + r"-[0-9a-f]{16}\.json")
         try:
-            files = [path for path in self._directory.iterdir() if pattern.fullmatch(path.name)]
-            files.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-            return next((found for path in files if (found := catalogue.load(path.read_bytes()))), None)
+            return next((found for path in self._of(server) if (found := catalogue.load(path.read_bytes()))), None)
         except OSError:
             return None
+
+    def _path(self, server: str, digest: str) -> Path:
+        return self._directory / f"{_UNSAFE.sub('_', server)}-{digest}.json"
+
+    def _of(self, server: str) -> list[Path]:
+        """Return the files of a server, the newest first."""
+        pattern = re.compile(re.escape(_UNSAFE.sub("_", server)) + r"-[0-9a-f]{16}\.json")
+        files = [path for path in self._directory.iterdir() if pattern.fullmatch(path.name)]
+        return sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True)

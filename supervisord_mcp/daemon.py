@@ -24,7 +24,7 @@ from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import Paths, create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
 from supervisord_mcp.endpoint import Endpoint
-from supervisord_mcp.errors import ConfigError
+from supervisord_mcp.errors import ConfigError, Problem
 from supervisord_mcp.launch import Launcher
 from supervisord_mcp.listener import Greeting, Listener
 from supervisord_mcp.logs import ServerLog
@@ -79,6 +79,7 @@ class Daemon:
     def __init__(self, paths: Paths, loaded: Loaded, *, on_demand: bool) -> None:
         self._paths = paths
         self._config = loaded.config
+        self._files = loaded.files
         self._problems: tuple[str, ...] = ()
         self._on_demand = on_demand
         self._started = time.monotonic()
@@ -165,6 +166,10 @@ class Daemon:
         """Read the configuration and apply what changed. A faulty one changes nothing but `status`."""
         try:
             loaded = await anyio.to_thread.run_sync(load, self._paths)
+            main = self._paths.config_file
+            if main in self._files and main not in loaded.files:
+                # Editors that move the old file away first leave a gap; nothing is stopped in it (case 37).
+                raise ConfigError((Problem(str(main), None, "", "the file is gone; everything runs on as it was"),))
         except ConfigError as error:
             problems = tuple(map(str, error.problems))
             if problems != self._problems:
@@ -173,6 +178,7 @@ class Daemon:
                 _log.error("the configuration was not reloaded:\n%s", error)
             raise
         self._problems = ()
+        self._files = loaded.files
         self._config = self._logs.config = loaded.config
         plan, displaced = self._supervisor.reconfigure(loaded.config)
         self._reception.rehouse(displaced)

@@ -200,16 +200,21 @@ def _alive(directory: str, pid: str) -> DaemonAliveError:
 
 
 def _answers(path: str) -> bool:
-    """Return whether a daemon answers there: it hangs up on what is not a greeting."""
+    """Return whether somebody does something there: a daemon hangs up on what is not a greeting."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_ANSWER_PATIENCE)
         try:
             probe.connect(path)
-            probe.sendall(b"\n")
-            probe.recv(1)
         except OSError:
             return False
-        return True
+        try:
+            probe.sendall(b"\n")
+            probe.recv(1)
+        except TimeoutError:
+            return False
+        except OSError:
+            pass
+    return True
 
 
 def _is_stale(path: str) -> bool:

@@ -10,16 +10,19 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-#: A line of stderr without a newline is cut here, so that a progress bar cannot grow a buffer, in bytes.
+#: A line of stderr is cut here, so that one without an end cannot grow a buffer, in bytes.
 MAX_LINE = 8192
-#: How many last lines of stderr go into the error of a crash, and how many bytes of them at most.
+#: How many last lines of stderr go into the error of a crash, and how many characters of them at most.
 TAIL_LINES = 20
-TAIL_BYTES = 4096
+TAIL_LENGTH = 4096
 #: How often a file that was moved or deleted by somebody else is looked for, and a failed one tried again, in seconds.
 _CHECK_EVERY = 1.0
+#: How much of a file is read at once, from its end, in bytes.
+_BLOCK = 1 << 16
 
 
 class ServerLog:
@@ -27,21 +30,27 @@ class ServerLog:
 
     def __init__(self, path: Path, *, max_size: int, keep: int) -> None:
         self.path = path
+        #: Why the log cannot be written just now, or the empty text.
+        self.trouble = ""
+        #: How many lines could not be written since the start.
+        self.lost = 0
         self._max_size = max_size
         self._keep = keep
         self._descriptor: int | None = None
         self._size = 0
         self._checked = 0.0
-        #: Why the log cannot be written just now, or the empty text.
-        self.trouble = ""
-        self.lost = 0
+        self._missing = 0
         self._followers: list[Callable[[list[str]], None]] = []
+
+    def limit(self, *, max_size: int, keep: int) -> None:
+        """Take other limits, for what is written from now on."""
+        self._max_size, self._keep = max_size, keep
 
     def write(self, source: str, text: str) -> None:
         """Append lines; what cannot be written is counted in ``lost``."""
-        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
-        lines = [f"{stamp} {source} {line}" for line in text.splitlines() or [""]]
-        self._append("".join(line + "\n" for line in lines).encode(errors="replace"))
+        head = f"{_now()} {source}"
+        lines = [f"{head} {printable(line)}" for line in text.split("\n")]
+        self._append(lines)
         for follower in list(self._followers):
             follower(lines)
 
@@ -54,72 +63,90 @@ class ServerLog:
         """Return the last lines that are in the files, oldest first."""
         lines: list[str] = []
         for number in range(self._keep):
-            path = self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
             if len(lines) >= count:
                 break
-            try:
-                lines = path.read_text(errors="replace").splitlines() + lines
-            except OSError:
-                break
-        return lines[max(0, len(lines) - count) :]
+            with suppress(OSError):
+                lines = _tail(self._numbered(number), count - len(lines)) + lines
+        return lines
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; the next line opens it again."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _append(self, data: bytes) -> None:
+    def _append(self, lines: list[str]) -> None:
         now = time.monotonic()
         if now - self._checked >= _CHECK_EVERY:
             self._checked = now
-            self._reopen_if_moved()
-        elif self._descriptor is None and self.trouble:
-            self.lost += 1
+            self._look_at_file()
+        elif self.trouble:
+            self._lose(lines)
             return
+        if self._missing:
+            lines = [f"{_now()} smcp {self._missing} lines are missing here ({self.trouble})", *lines]
         try:
-            if self._descriptor is None:
-                self._open()
-            if self._size + len(data) > self._max_size and self._size:
-                self._rotate()
-            assert self._descriptor is not None
-            written = os.write(self._descriptor, data)
-            self._size += written
-            if written < len(data):
-                raise OSError("the disk is full")
-            self.trouble = ""
+            self._write("".join(f"{line}\n" for line in lines).encode(errors="replace"))
         except OSError as error:
             self.close()
             self.trouble = f"{self.path}: {error.strerror or error}"
-            self.lost += 1
+            self._lose(lines[1:] if self._missing else lines)
+        else:
+            self.trouble, self._missing = "", 0
+
+    def _lose(self, lines: list[str]) -> None:
+        self.lost += len(lines)
+        self._missing += len(lines)
+
+    def _write(self, data: bytes) -> None:
+        if self._descriptor is None:
+            self._open()
+        if self._size and self._size + len(data) > self._max_size:
+            self._rotate()
+        assert self._descriptor is not None
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError:
+            # Half a line would run into the next one.
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - (len(data) - len(rest)))
+            raise
+        self._size += len(data)
 
     def _open(self) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        # O_NONBLOCK: opening or writing a FIFO in the place of the file must not wait for somebody to read it.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         self._descriptor = os.open(self.path, flags, 0o600)
         self._size = os.fstat(self._descriptor).st_size
 
-    def _reopen_if_moved(self) -> None:
+    def _look_at_file(self) -> None:
+        """Notice that somebody moved, deleted or shortened the file."""
         if self._descriptor is None:
             return
+        ours = os.fstat(self._descriptor)
+        self._size = ours.st_size
         try:
-            there, ours = os.stat(self.path, follow_symlinks=False), os.fstat(self._descriptor)
-            if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
-                return
+            there = os.stat(self.path, follow_symlinks=False)
         except OSError:
-            pass
-        self.close()
+            self.close()
+            return
+        if (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
+            self.close()
 
     def _rotate(self) -> None:
         self.close()
         for number in range(self._keep - 1, 0, -1):
-            older = self.path.with_name(f"{self.path.name}.{number}")
-            newer = self.path if number == 1 else self.path.with_name(f"{self.path.name}.{number - 1}")
-            if newer.exists():
-                newer.replace(older)
+            with suppress(FileNotFoundError):
+                self._numbered(number - 1).replace(self._numbered(number))
         if self._keep == 1:
             self.path.unlink(missing_ok=True)
         self._open()
+
+    def _numbered(self, number: int) -> Path:
+        return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
 
 
 class StderrSink:
@@ -132,33 +159,64 @@ class StderrSink:
 
     @property
     def tail(self) -> str:
-        """The last lines, at most `TAIL_BYTES` of them."""
-        lines = [*self._tail, *([self._text(self._partial)] if self._partial else [])]
-        return "\n".join(lines)[-TAIL_BYTES:]
+        """The last lines, at most `TAIL_LENGTH` of them."""
+        lines = [*self._tail, *([_text(self._partial)] if self._partial else [])]
+        return "\n".join(lines)[-TAIL_LENGTH:]
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes."""
-        *lines, rest = (self._partial + chunk).replace(b"\r\n", b"\n").split(b"\n")
-        # Of a line that was overwritten in place (a progress bar), the last state is what a terminal would show.
-        self._partial = rest.rsplit(b"\r", 1)[-1]
+        *lines, rest = (self._partial + chunk).split(b"\n")
+        # Of a line that was written over (a progress bar) only the last state is kept. A carriage return at the end
+        # stays: it may be the first half of a line end.
+        self._partial = _shown(rest) + b"\r" if rest.endswith(b"\r") else _shown(rest)
         if len(self._partial) > MAX_LINE:
             lines.append(self._partial)
             self._partial = b""
-        for line in lines:
-            self._take(line)
+        self._take(lines)
 
     def finish(self) -> None:
         """Write what came without a newline at the end."""
         if self._partial:
-            self._take(self._partial)
+            self._take([self._partial])
             self._partial = b""
 
-    def _take(self, line: bytes) -> None:
-        text = self._text(line)
-        self._tail.append(text)
-        self._log.write("stderr", text)
+    def _take(self, lines: list[bytes]) -> None:
+        if lines:
+            texts = [_text(line) for line in lines]
+            self._tail.extend(texts)
+            self._log.write("stderr", "\n".join(texts))
 
-    @staticmethod
-    def _text(line: bytes) -> str:
-        text = line.rsplit(b"\r", 1)[-1][:MAX_LINE].decode(errors="replace")
-        return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
+
+def printable(text: str) -> str:
+    """Return a text in which nothing is left that a terminal would obey."""
+    if text.replace("\t", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+def _shown(line: bytes) -> bytes:
+    """Return what a terminal would show of a line, by the last carriage return in it."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2]
+
+
+def _text(line: bytes) -> str:
+    shown = _shown(line)
+    text = printable(shown[:MAX_LINE].decode(errors="replace"))
+    return text if len(shown) <= MAX_LINE else f"{text} … (cut, {len(shown)} bytes)"
+
+
+def _tail(path: Path, count: int) -> list[str]:
+    """Return the last lines of a file without reading all of it."""
+    data = b""
+    with path.open("rb") as file:
+        start = file.seek(0, os.SEEK_END)
+        while start and data.count(b"\n") <= count:
+            size = min(_BLOCK, start)
+            start = file.seek(start - size)
+            data = file.read(size) + data
+    lines = data.decode(errors="replace").removesuffix("\n").split("\n") if data else []
+    return lines[max(0, len(lines) - count) :]

@@ -27,10 +27,6 @@ class Event:
     data: dict[str, Any] = field(default_factory=dict)
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def plain(self) -> dict[str, Any]:
-        """Return the event as plain JSON values."""
-        return {"at": self.at.isoformat(timespec="milliseconds"), "kind": self.kind, "server": self.server, **self.data}
-
 
 Observer = Callable[[Event], None]
 
@@ -60,4 +56,5 @@ class Observers:
                 observer(event)
             except Exception:  # noqa: BLE001 - whatever an observer does wrong
                 _log.exception("an observer failed and is no longer told")
-                self._observers.remove(observer)
+                if observer in self._observers:
+                    self._observers.remove(observer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import secrets
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from supervisord_mcp.listener import Greeting
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.pipes import close_quietly
 from supervisord_mcp.protocol import hello
-from supervisord_mcp.protocol.anteroom import Admitted, Anteroom, Reply, TurnedAway
+from supervisord_mcp.protocol.anteroom import Admitted, Anteroom, Outcome, Reply, TurnedAway, Waits
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.commands import Weight
 from supervisord_mcp.protocol.framing import Oversized
@@ -104,7 +105,7 @@ class Reception:
         session = self._session(greeting, facts, journal, token)
         lines = session.recover(recovered)
         if self._needs_project(facts):
-            self._wait_for_roots(session)
+            self._wait_for_roots(session, state)
             return
         if not state.version:
             # The handshake itself was lost; the host got an error for it and may try again.
@@ -144,34 +145,50 @@ class Reception:
 
         return take
 
-    def _wait_for_roots(self, session: Session) -> None:
+    def _wait_for_roots(self, session: Session, state: State | None = None) -> None:
         name = session.facts.server
-        known = self._supervisor.catalogue_of(name)
-        anteroom = Anteroom(name, known, NO_PROJECT.format(name, name))
+        anteroom = Anteroom(name, self._supervisor.catalogue_of(name), NO_PROJECT.format(name, name), state)
 
         def take(session: Session, lines: list[bytes | Oversized]) -> None:
             for number, line in enumerate(lines):
-                for outcome in anteroom.from_session(line):
-                    match outcome:
-                        case Reply(answer):
-                            session.send(answer, Weight.MUST, ())
-                        case Admitted():
-                            self._admit(session, outcome, lines[number + 1 :])
-                            return
-                        case TurnedAway():
-                            session.finish(1, NO_PROJECT.format(name, name))
-                            return
+                before = anteroom.state
+                admitted = self._follow(session, anteroom.from_session(line))
+                if admitted is not None:
+                    self._admit(session, admitted, lines[number + 1 :])
+                    return
+                if anteroom.state is not before:
+                    session.remember(anteroom.state)
 
+        self._follow(session, anteroom.begin())
         session.begin(take, self._gone)
 
+    def _follow(self, session: Session, outcomes: list[Outcome]) -> Admitted | None:
+        for outcome in outcomes:
+            match outcome:
+                case Reply(line):
+                    session.send(line, Weight.MUST, ())
+                case Waits(identity):
+                    session.opened(identity)
+                case Admitted():
+                    return outcome
+                case TurnedAway():
+                    session.finish(1, NO_PROJECT.format(session.facts.server, session.facts.server))
+        return None
+
     def _admit(self, session: Session, admitted: Admitted, rest: list[bytes | Oversized]) -> None:
-        session.facts = dataclasses.replace(session.facts, project=admitted.project)
+        project = os.path.realpath(admitted.project)
         try:
+            if not os.path.isdir(project):
+                raise SmcpError(f"the host's root {admitted.project} is not a directory of this machine")
+            session.facts = dataclasses.replace(session.facts, project=project)
             take = self._house(session, session.facts, admitted.state)
         except SmcpError as error:
             session.finish(error.exit_status, str(error))
             return
         session.redirect(take)
+        # These were noted as waiting when they came, and are noted again by the instance.
+        for identity in admitted.waiting:
+            session.dropped(identity)
         take(session, [*admitted.lines, *rest])
 
     # Going

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,11 +22,13 @@ from supervisord_mcp.protocol.framing import LineSplitter, Oversized
 
 #: A write of at most this many bytes to a pipe is whole or not at all (PIPE_BUF).
 ATOMIC = 4096
+#: How long a host may take nothing at all while more than the client buffer waits for it, in seconds.
+HOST_PATIENCE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a message may be and how much may wait for a host, in bytes."""
+    """How long a message may be, and above how much that waits for a host it loses what it can do without, in bytes."""
 
     max_message: int
     client_buffer: int
@@ -64,7 +67,11 @@ class Session:
         self._on_lines: Callable[[Session, list[bytes | Oversized]], None] = lambda _session, _lines: None
         self._on_end: Callable[[Session, str], None] = lambda _session, _reason: None
         self._reader: ChunkReader | None = None
-        self._closed = False
+        self._paused = False
+        self._ended: str | None = None
+        #: How much was queued since the queue was empty, and the ids that are answered once so much of it is written.
+        self._pushed = 0
+        self._unwritten: deque[tuple[int, bytes]] = deque()
         self._loop = asyncio.get_running_loop()
         make_nonblocking(wires.stdin)
         make_nonblocking(wires.stdout)
@@ -73,16 +80,25 @@ class Session:
         self.started = self._loop.time()
         self.dropped_messages = 0
 
+    @property
+    def closed(self) -> bool:
+        """Whether the session is over."""
+        return self._ended is not None
+
     def begin(
         self,
         on_lines: Callable[[Session, list[bytes | Oversized]], None],
         on_end: Callable[[Session, str], None],
     ) -> None:
-        """Read from the host from now on."""
+        """Read from the host from now on. If it is gone already, ``on_end`` is called at once."""
+        if self._ended is not None:
+            on_end(self, self._ended)
+            return
         self.redirect(on_lines)
         self._on_end = on_end
-        if not self._closed:
-            self._reader = ChunkReader(self._wires.stdin, self._chunk, self._host_closed, self._journal.read)
+        self._reader = ChunkReader(self._wires.stdin, self._chunk, self._host_closed, self._journal.read)
+        if self._paused:
+            self._reader.pause()
 
     def redirect(self, on_lines: Callable[[Session, list[bytes | Oversized]], None]) -> None:
         """Give what the host says to somebody else from now on."""
@@ -93,7 +109,7 @@ class Session:
         if recovered.mid_output:
             # The old daemon died in the middle of a line; what it began must not run into what comes now.
             self._writer.write(b"\n")
-            self._journal.mid_output = False
+            self._journal.mid_output = bool(self._writer.queued)
         text = "the smcp daemon was restarted while this request was open; it is not sent again"
         lost: list[bytes] = list(recovered.pending)
         notifications: list[bytes | Oversized] = []
@@ -121,24 +137,51 @@ class Session:
 
     def send(self, data: bytes, weight: Weight, closes: tuple[bytes, ...]) -> None:
         """Write a line to the host; a host that does not read loses what it can do without, then its session."""
-        if self._closed:
+        if self._ended is not None:
             return
-        if self._writer.queued > self._limits.client_buffer:
+        waiting = self._writer.queued
+        if waiting > self._limits.client_buffer:
             if weight is Weight.DROPPABLE:
                 self.dropped_messages += 1
                 return
-            self.finish(1, f"the host left more than {self._limits.client_buffer} bytes unread")
+            if self._overdue(waiting):
+                self.finish(1, f"the host does not read: it left {waiting} bytes unread")
+                return
+        atomic = len(data) <= ATOMIC
+        if not atomic:
+            self._journal.mid_output = True
+        if not self._written(data):
             return
-        if len(data) > ATOMIC:
-            self._journal.mid_output = True
-        self._writer.write(data)
-        if not self._writer.queued:
-            if len(data) > ATOMIC:
-                self._journal.mid_output = False
-        elif not self._closed:
-            self._journal.mid_output = True
+        if self._writer.queued:
+            self._wait_for_host(waiting, closes)
+            return
+        if not atomic:
+            self._journal.mid_output = False
         for identity in closes:
             self._journal.done(identity)
+
+    def _overdue(self, waiting: int) -> bool:
+        """Whether a host with a full buffer does not read, or so slowly that it comes to the same.
+
+        One long message fills the buffer of a host that reads as fast as it can, and must not cost it the session.
+        """
+        idle = self._loop.time() - self._writer.progressed
+        return idle > HOST_PATIENCE or waiting > self._limits.client_buffer + self._limits.max_message
+
+    def _wait_for_host(self, waiting: int, closes: tuple[bytes, ...]) -> None:
+        """Note what is answered once the host has read on; ``waiting`` is what was queued before."""
+        # Not answered before it is written: a daemon that dies now must know that the host still waits.
+        self._journal.mid_output = True
+        queued = self._writer.queued
+        self._pushed = (self._pushed if waiting else 0) + queued - waiting
+        self._unwritten += [(self._pushed, identity) for identity in closes]
+        while self._unwritten and self._unwritten[0][0] <= self._pushed - queued:
+            self._journal.done(self._unwritten.popleft()[1])
+
+    def _written(self, data: bytes) -> bool:
+        """Write, and return whether the session is still open: writing finds out that the host is gone."""
+        self._writer.write(data)
+        return self._ended is None
 
     def opened(self, identity: bytes) -> None:
         """Note that a request of the host waits for its answer."""
@@ -155,19 +198,22 @@ class Session:
 
     def pause(self) -> None:
         """Do not read from the host for now."""
+        self._paused = True
         if self._reader is not None:
             self._reader.pause()
 
     def resume(self) -> None:
         """Read from the host again."""
+        self._paused = False
         if self._reader is not None:
             self._reader.resume()
 
     def finish(self, status: int, text: str = "") -> None:
         """End the session orderly: the shim exits with the status and shows the text."""
-        if self._closed:
+        if self._ended is None:
+            self._writer.flush()
+        if self._ended is not None:  # also where the last word found out that the host is gone
             return
-        self._writer.flush()
         with suppress(OSError):
             self._wires.connection.send(hello.verdict_line(status, text))
         self._close(text or "ended")
@@ -182,7 +228,7 @@ class Session:
         lines = self._splitter.feed(chunk)
         if lines:
             self._on_lines(self, lines)
-        if not self._closed:
+        if self._ended is None:
             self._settle()
 
     def _host_closed(self, error: OSError | None) -> None:
@@ -196,6 +242,9 @@ class Session:
 
     def _drained(self) -> None:
         self._journal.mid_output = False
+        for _, identity in self._unwritten:
+            self._journal.done(identity)
+        self._unwritten.clear()
 
     def _shim_spoke(self) -> None:
         """The waiting shim never speaks; that its connection is readable means it is gone."""
@@ -209,7 +258,7 @@ class Session:
             self._close("the shim is gone")
 
     def _close(self, reason: str) -> None:
-        self._closed = True
+        self._ended = reason
         self._loop.remove_reader(self._wires.connection.fileno())
         if self._reader is not None:
             self._reader.close()

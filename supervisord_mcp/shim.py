@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from supervisord_mcp.pump import Pump
+    from supervisord_mcp.starter import Start
 
 SOCKET_NAME, LOG_NAME = "daemon.sock", "daemon.log"
 USAGE = "usage: smcp connect NAME [--project DIR]"
 
 SHELL = "/bin/sh"
 #: What the shell runs; "$@" is this file again. The descriptor is 3 because dash cannot redirect those above 9.
-_WAIT = """: smcp: the session of a host, which the daemon serves; this only waits for its end
+_WAIT = """# smcp: the daemon serves this session of a host; this only waits for its end.
 IFS= read -r line <&3 || exec "$@"
 code=${line%% *} text=
 case $line in *" "*) text=${line#* };; esac
@@ -151,8 +152,6 @@ def find_project(explicit: str | None, environ: Mapping[str, str], cwd: str, uid
     return None
 
 
-# ---- greeting -----------------------------------------------------------------------------------------------------
-
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(32)} | {34: '\\"', 92: "\\\\"}
 
 
@@ -241,9 +240,6 @@ def _now() -> float:
     return time.monotonic()
 
 
-# ---- reaching the daemon ------------------------------------------------------------------------------------------
-
-
 def _blocked(what: str, error: OSError) -> ShimError:
     remedy = "Allow it in the settings of that sandbox, or start the host outside of it."
     return ShimError(3, f"{what} is blocked by the host's sandbox ({error.strerror}).\n{remedy}")
@@ -289,19 +285,31 @@ def find_daemon(environ: Mapping[str, str], uid: int) -> socket.socket | None:
         return None
 
 
-def reach_daemon(environ: Mapping[str, str], uid: int, *, start: bool = True) -> socket.socket:
+def reach_daemon(environ: Mapping[str, str], uid: int) -> socket.socket:
     """Return a connection to the daemon, started if need be. Raise `ShimError` when there is none."""
-    if (connection := find_daemon(environ, uid)) is not None:
-        return connection
-    if not start:
-        raise ShimError(3, "no daemon runs", final=False)
-    _find_siblings()
-    from supervisord_mcp.starter import Start, StartError
+    if (connection := find_daemon(environ, uid)) is None:
+        start = _new_start(environ, uid)
+        try:
+            connection = _wait_for_daemon(start, environ, uid)
+        finally:
+            start.close()
+    return connection
 
-    directory, state = runtime_directory(environ, uid), state_directory(environ, uid)
+
+def _new_start(environ: Mapping[str, str], uid: int) -> Start:
+    _find_siblings()
+    from supervisord_mcp.starter import Start
+
+    log = os.path.join(state_directory(environ, uid), LOG_NAME)
+    return Start(runtime_directory(environ, uid), log, daemon_environ(environ))
+
+
+def _wait_for_daemon(start: Start, environ: Mapping[str, str], uid: int) -> socket.socket:
+    from supervisord_mcp.starter import StartError
+
+    directory = runtime_directory(environ, uid)
     try:
-        attempt = Start(directory, os.path.join(state, LOG_NAME), daemon_environ(environ))
-        return attempt.wait(lambda: find_daemon(environ, uid), _PATIENCE)
+        return start.wait(lambda: find_daemon(environ, uid), _PATIENCE)
     except PermissionError as error:
         raise _blocked(f"the directory {directory}", error) from None
     except StartError as error:
@@ -365,35 +373,43 @@ def _greet(connection: socket.socket, hello: bytes, fds: list[int]) -> str | Non
     raise ShimError(status, text if word == "no" else "what answers on the socket is not a daemon of smcp")
 
 
-def _try_to_open(session: Session, fds: list[int], *, start: bool) -> socket.socket:
-    deadline = _now() + _PATIENCE
-    while True:
-        connection = reach_daemon(os.environ, session.uid, start=start)
-        if (token := _greet(connection, session.hello(), fds)) is not None:
-            session.token = token
-            return connection
-        connection.close()  # it was just leaving; the next one will be another
-        if _now() > deadline:
-            raise ShimError(3, f"the daemon hangs up before it answers (tried for {_PATIENCE:.0f} s)", final=False)
-        select.select([], [], [], 0.01)
+def _try_to_open(session: Session, fds: list[int], *, may_start: bool) -> socket.socket:
+    deadline, start = _now() + _PATIENCE, None
+    try:
+        while True:
+            if (connection := find_daemon(os.environ, session.uid)) is None:
+                if not may_start:
+                    raise ShimError(3, "no daemon runs", final=False)
+                start = start or _new_start(os.environ, session.uid)
+                connection = _wait_for_daemon(start, os.environ, session.uid)
+            if (token := _greet(connection, session.hello(), fds)) is not None:
+                session.token = token
+                return connection
+            connection.close()  # it was just leaving; the next one will be another
+            if _now() > deadline:
+                raise ShimError(3, f"the daemon hangs up before it answers (for {_PATIENCE:.0f} s)", final=False)
+            select.select([], [], [], 0.01)
+    finally:
+        if start is not None:
+            start.close()
 
 
 def open_session(session: Session, fds: list[int]) -> socket.socket:
     """Return the connection on which the daemon accepted the session, new or resumed. Raise `ShimError` if refused."""
     if session.token is None:
-        return _try_to_open(session, fds, start=True)
+        return _try_to_open(session, fds, may_start=True)
     session.count_death()
     give_up, gap, next_start = _now() + _RESUME_PATIENCE, 1.0, 0.0
     failure = None
     while True:
-        start = _now() >= next_start
+        may_start = _now() >= next_start
         try:
-            return _try_to_open(session, fds, start=start)
+            return _try_to_open(session, fds, may_start=may_start)
         except ShimError as error:
-            failure = error if start or failure is None else failure
+            failure = error if may_start or failure is None else failure
             if error.final or _now() > give_up or _host_left():
                 raise failure from None
-        if start:
+        if may_start:
             next_start, gap = _now() + gap, min(gap * 2, 30.0)
         select.select([], [], [], 0.5)
 

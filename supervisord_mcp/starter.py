@@ -22,6 +22,7 @@ UNIT_NAME = "smcp.service"
 _FIRST_STEP, _LONGEST_STEP = 0.005, 0.05
 _LONGEST_LOG = 1 << 20
 _LONGEST_TEXT = 4096
+_STARTS = 2  # the second one for a daemon that came up and left at once
 
 
 class StartError(Exception):
@@ -29,16 +30,17 @@ class StartError(Exception):
 
 
 class Start:
-    """One attempt to bring the daemon up. ``directory`` is its runtime directory, ``log`` gets what it prints."""
+    """An attempt to bring the daemon up. ``directory`` is its runtime directory, ``log`` gets what it prints."""
 
     def __init__(self, directory: str, log: str, environ: Mapping[str, str]) -> None:
         self._directory, self._log, self._environ = directory, log, environ
         self._log_start = 0
-        self._watch = -1  # readable when the daemon that we started has ended
-        self._began = False
+        self._pid = 0  # of the daemon that we started, -1 if it has none that we know
+        self._watch = -1  # readable when it has ended
+        self._left = _STARTS
 
     def wait(self, find: Callable[[], socket.socket | None], patience: float) -> socket.socket:
-        """Return what ``find`` finds, once it does.
+        """Return what ``find`` finds, once it does; may be called again, where that was of no use.
 
         Raise `StartError` when the daemon ended again or did not come up in time, `OSError` when the directory cannot
         be used.
@@ -46,12 +48,12 @@ class Start:
         _make_directory(self._directory)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         lock = os.open(os.path.join(self._directory, START_LOCK_NAME), flags, 0o600)
-        failure = os.pread(lock, _LONGEST_TEXT, 0)
-        deadline, step = time.monotonic() + patience, _FIRST_STEP
         try:
+            failure = os.pread(lock, _LONGEST_TEXT, 0)
+            deadline, step = time.monotonic() + patience, _FIRST_STEP
             while (connection := find()) is None:
                 owner = daemon_pid(self._directory)
-                if owner is None:
+                if owner is None and _try_lock(lock):
                     self._advance(lock, failure, deadline)
                 if time.monotonic() > deadline:
                     about = "did not come up" if owner is None else f"with pid {owner} is alive but does not answer"
@@ -61,37 +63,55 @@ class Start:
             return connection
         finally:
             os.close(lock)
-            if self._watch >= 0:
-                os.close(self._watch)
+
+    def close(self) -> None:
+        """Do not look after the daemon any longer. Idempotent."""
+        if self._watch >= 0:
+            os.close(self._watch)
+            self._watch = -1
 
     def _advance(self, lock: int, failure: bytes, deadline: float) -> None:
-        """Nobody owns the socket: start a daemon if that is ours to do, or find that the one we started has ended."""
-        if self._began:
-            if self._watch >= 0 and select.select([self._watch], [], [], 0)[0] and not daemon_pid(self._directory):
-                text = self._last_words()
-                os.ftruncate(lock, 0)
-                os.pwrite(lock, f"{os.getpid()}.{time.monotonic_ns()} {text}".encode()[:_LONGEST_TEXT], 0)
-                raise StartError(text)
-        elif _try_lock(lock):
-            # Whoever had the lock while we waited tried in vain if it left a new text; so would we.
-            if (text_now := os.pread(lock, _LONGEST_TEXT, 0)) != failure:
-                raise StartError(text_now.decode(errors="replace").partition(" ")[2])
-            self._began = True
-            # Asked again, now that nobody else can start one.
-            if daemon_pid(self._directory) is None and not (_has_unit(self._environ) and self._start_unit(deadline)):
-                self._start_detached()
+        """We have the lock, and no daemon seems to run: start one, unless ours is on its way or somebody's failed."""
+        if (text := os.pread(lock, _LONGEST_TEXT, 0)) != failure:
+            # Whoever had the lock while we waited tried in vain; so would we.
+            raise StartError(text.decode(errors="replace").partition(" ")[2])
+        # Asked again, now that nobody else can start one.
+        if daemon_pid(self._directory) is not None or (self._pid and not self._ended()):
+            return
+        if self._pid and not (self._left and self._came_up()):
+            words = self._last_words()
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}.{time.monotonic_ns()} {words}".encode()[:_LONGEST_TEXT], 0)
+            raise StartError(words)
+        self._left -= 1
+        if self._pid == 0 and _has_unit(self._environ) and self._start_unit(deadline):
+            self._pid = -1
+        else:
+            self._start_detached()
+
+    def _ended(self) -> bool:
+        return self._watch >= 0 and bool(select.select([self._watch], [], [], 0)[0])
+
+    def _came_up(self) -> bool:
+        """Return whether the daemon that we started was the owner once: then it just left, by its own decision."""
+        try:
+            with open(os.path.join(self._directory, LOCK_NAME), encoding="utf-8") as file:
+                return file.read(32).strip() == str(self._pid)
+        except (OSError, ValueError):
+            return False
 
     def _start_detached(self) -> None:
+        self.close()
         while (spare := os.open(os.devnull, os.O_RDWR)) < 3:
             pass  # else a pipe of ours could be in the place of a missing stdin
         os.close(spare)
         output = self._open_log()
         command = [sys.executable, "-I", "-m", "supervisord_mcp", "run", "--on-demand"]
-        pid = _spawn_detached(command, self._environ, output)
+        self._pid = _spawn_detached(command, self._environ, output)
         os.close(output)
         try:
             # /dev/null is always readable, as is the pidfd of a process that has ended.
-            self._watch = os.pidfd_open(pid) if pid else os.open(os.devnull, os.O_RDONLY)
+            self._watch = os.pidfd_open(self._pid) if self._pid > 0 else os.open(os.devnull, os.O_RDONLY)
         except ProcessLookupError:
             self._watch = os.open(os.devnull, os.O_RDONLY)
         except OSError:
@@ -187,7 +207,7 @@ def _has_unit(environ: Mapping[str, str]) -> bool:
 
 
 def _spawn_detached(command: list[str], environ: Mapping[str, str], output: int) -> int:
-    """Start a process that shares nothing with us (session, signals, descriptors) and return its pid, 0 if it failed.
+    """Start a process that shares nothing with us (session, signals, descriptors) and return its pid, -1 if it failed.
 
     A process in between makes it an orphan at once: nobody here reaps it, least of all the shell that the shim becomes.
     """
@@ -208,7 +228,7 @@ def _spawn_detached(command: list[str], environ: Mapping[str, str], output: int)
     os.close(writing)
     os.waitpid(between, 0)
     try:
-        return int(os.read(reading, 32) or 0)
+        return int(os.read(reading, 32) or -1)
     finally:
         os.close(reading)
 

@@ -15,4 +15,5 @@ def notify(state: str) -> None:
     if address.startswith("@"):
         address = "\0" + address[1:]
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
-        sock.sendto(state.encode(), address)
+        # A service manager that does not read must not hold the daemon up.
+        sock.sendto(state.encode(), socket.MSG_DONTWAIT, address)

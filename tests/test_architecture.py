@@ -51,7 +51,7 @@ FROM = f"from {PACKAGE}"
 PLANTS = [
     Plant("layers", source("policy/a.py", f"{FROM}.protocol.b import c", protocol__b=""), "policy/a.py:1"),
     Plant("layers", source("pipes.py", f"def f():\n    {FROM} import server", server=""), "pipes.py:2"),
-    Plant("layers", source("logs.py", f"import {PACKAGE}.journal", journal=""), "logs.py:1"),
+    Plant("layers", source("logs.py", f"import {PACKAGE}.launch", launch=""), "logs.py:1"),
     Plant("layers", source("runtimes/a.py", f"{FROM}.policy import b", policy__b=""), "runtimes/a.py:1"),
     Plant(
         "layers",

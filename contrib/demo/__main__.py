@@ -23,6 +23,8 @@ from contrib.demo.stage import Stage, StageError, server_process
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 
 CLIENTS = 10
+#: The server that is killed.
+CRASHING = "git"
 #: Seconds for the daemon to notice that a server died.
 NOTICE = 15.0
 
@@ -32,12 +34,14 @@ async def main(thirty: bool) -> int:
     show.title("smcp: many hosts, one sandboxed process per server")
     stage = Stage.build()
     failed = False
-    with (stage.place / "stderr.txt").open("w+") as stderr:
+    stderr_path = stage.place / "clients-stderr.log"
+    with stderr_path.open("w") as stderr:
         try:
             await play(stage, stderr, thirty)
         except* Exception as group:  # noqa: BLE001 - a person sees what failed, not where in this file
             failed = True
-            show.failure([f"{type(error).__name__}: {error}" for error in leaves(group)], tail(stderr))
+            errors = dict.fromkeys(f"{type(error).__name__}: {error}" for error in leaves(group))
+            show.failure(errors, [stderr_path, *stage.logs()])
         finally:
             stage.remove()
     return int(failed)
@@ -134,7 +138,7 @@ async def show_costs(stage: Stage, servers: Sequence[Server], apart: dict[str, C
 
 async def show_crash(stage: Stage, hosts: Sequence[Host]) -> None:
     """Kill a server and show the next call working, on the connections that are open."""
-    name = hosts[0].server.name
+    name = CRASHING
     [before] = await stage.instances(name)
     victim = server_process(before["pid"])
     show.step(f"kill -9 {victim.pid} (the server {name!r}):")
@@ -168,12 +172,6 @@ async def show_nothing_left(stage: Stage) -> None:
         names = ", ".join(f"{process.pid} {' '.join(process.cmdline())}" for process in left)
         raise StageError(f"processes are left: {names}")
     show.detail(f"none of the {len(stage.seen)} processes of this demo is left; its files in {stage.place} are removed")
-
-
-def tail(stream: TextIO, lines: int = 20) -> list[str]:
-    """Return the last lines of what the clients and servers wrote on stderr."""
-    stream.seek(0)
-    return stream.read().splitlines()[-lines:]
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -26,7 +26,7 @@ class Cost:
 
 
 def tree(pid: int) -> list[psutil.Process]:
-    """Return a process and everything below it; empty if it is gone."""
+    """Return a process and everything below it, parents first; empty if it is gone."""
     try:
         leader = psutil.Process(pid)
         return [leader, *leader.children(recursive=True)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -10,6 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from contrib.demo.memory import Cost
+
+#: Lines of each log that are shown when something failed.
+TAIL = 15
 
 # A log has no width; this one is what fits beside a prompt in most windows.
 console = Console(highlight=False)
@@ -49,19 +54,24 @@ def problem(text: str) -> None:
     console.print("[bold yellow]![/bold yellow]", escape(text), soft_wrap=True)
 
 
-def failure(errors: list[str], stderr: list[str]) -> None:
-    """Print why the demo ends here, and the end of what was written on stderr."""
+def failure(errors: Iterable[str], logs: Iterable[Path]) -> None:
+    """Print why the demo ends here, and the ends of the logs that may tell more."""
     console.print("[bold red]The demo failed.[/bold red]")
-    for line in (*errors, *(f"| {line}" for line in stderr)):
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+    for error in errors:
+        console.print(f"  {error}", markup=False, soft_wrap=True)
+    for log in logs:
+        lines = log.read_text(errors="replace").splitlines()
+        for line in (f"{log.name}:", *(f"| {line}" for line in lines[-TAIL:])) if lines else ():
+            console.print(f"  {line}", markup=False, soft_wrap=True)
 
 
 def costs(rows: list[Row], extra: list[tuple[str, Cost]]) -> None:
     """Print the table of all servers, what the program itself adds, and the sums."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("server")
-    for heading in ("clients", "separate: processes", "memory", "shared: copies", "processes", "memory", "pid"):
-        table.add_column(heading, justify="right")
+    table.add_column("\nserver", no_wrap=True)
+    apart, now = "one each:\n", "shared:\n"
+    for heading in ("clients", f"{apart}processes", "memory", f"{now}copies", "processes", "memory", "pid"):
+        table.add_column(heading if ":" in heading else f"\n{heading}", justify="right", no_wrap=True)
     for row in rows:
         table.add_row(row.name, *_cells(row), row.pid)
     for name, cost in extra:

@@ -100,6 +100,10 @@ class Stage:
         _, alive = psutil.wait_procs(self.seen | set(self._ours()), timeout=patience)
         return [process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
 
+    def logs(self) -> list[Path]:
+        """Return the log files of the daemon and its servers."""
+        return sorted((self.home / "state").rglob("*.log"))
+
     def remove(self) -> None:
         """Take everything away: the daemon if it still runs, what is left of the processes, the files."""
         if (self.home / "config").exists():
@@ -136,5 +140,5 @@ def smcp() -> str:
 
 
 def server_process(pid: int) -> psutil.Process:
-    """Given the leader of an instance, return the server itself: the youngest process below the sandbox's own."""
-    return max(memory.tree(pid), key=lambda process: (process.name() != "bwrap", process.create_time(), process.pid))
+    """Given the leader of an instance, return the server itself: the first process below those of its sandbox."""
+    return next(process for process in memory.tree(pid) if process.name() != "bwrap")

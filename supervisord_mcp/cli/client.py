@@ -152,10 +152,12 @@ class Client:
 
     def _no_answer(self, timeout: float | None) -> NoReturn:
         where = self._socket.getpeername()
-        raise NoDaemonError(
+        error = SmcpError(
             f"daemon pid {self.daemon_pid} is alive but has not answered for {timeout:g} s ({where})",
             remedy="it may still be busy: see smcp status, and smcp logs of the server",
         )
+        error.code, error.exit_status = "no-answer", NoDaemonError.exit_status
+        raise error
 
 
 @contextmanager

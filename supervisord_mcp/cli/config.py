@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 
 from supervisord_mcp.cli.client import paths
 from supervisord_mcp.cli.output import console, count, print_line
@@ -30,17 +29,19 @@ def show(name: MaybeServerName = None, as_json: AsJson = False) -> None:
     """
     import tomllib
 
-    import tomli_w
-
+    from supervisord_mcp.config import reference as described
     from supervisord_mcp.config.load import load
-    from supervisord_mcp.config.reference import show as toml_of
+    from supervisord_mcp.config.values import FrozenTable
 
-    data: dict[str, Any] = tomllib.loads(toml_of(load(paths()).config))
-    if name is not None:
-        if name not in data["servers"]:
-            raise UnknownServerError(f"no server is called {name!r}", remedy="smcp list shows the configured ones")
-        data = {"servers": {name: data["servers"][name]}}
-    print_line(json.dumps(data, indent=2, ensure_ascii=False) if as_json else tomli_w.dumps(data).rstrip())
+    config = load(paths()).config
+    if name is None:
+        text = described.show(config)
+    elif name in config.servers:
+        text = described.show(config.model_copy(update={"servers": FrozenTable({name: config.servers[name]})}))
+        text = text[text.index("[servers.") :]
+    else:
+        raise UnknownServerError(f"no server is called {name!r}", remedy="smcp list shows the configured ones")
+    print_line(json.dumps(tomllib.loads(text), indent=2, ensure_ascii=False) if as_json else text.rstrip())
 
 
 def schema() -> None:

@@ -72,9 +72,9 @@ def add(
     file = edit.add_server(paths(), name, entry, replace=replace)
     reload_daemon()
     if verbose:
-        import tomli_w
+        from supervisord_mcp.config.rewrite import put_server
 
-        console().print(f"# {file}\n{tomli_w.dumps({'servers': {name: entry}})}".rstrip(), soft_wrap=True)
+        console().print(f"# {file}\n{put_server('', name, entry)}".rstrip(), soft_wrap=True)
 
 
 def remove(name: ServerName) -> None:

@@ -32,9 +32,7 @@ def list_servers(as_json: AsJson = False) -> None:
         console().print("no servers are configured; add one with: smcp add NAME -- COMMAND")
         return
     print_table(
-        ("SERVER", "START", "SCOPE", "RUNTIME", "NETWORK", "CATALOGUE", "COMMAND"),
-        [_row(server) for server in servers],
-        grow="COMMAND",
+        ("SERVER", "START", "SCOPE", "RUNTIME", "NETWORK", "CATALOGUE", "COMMAND"), [_row(server) for server in servers]
     )
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Wide enough that nothing is folded or cut where a program or a pager reads.
 _NOT_A_TERMINAL: Final = 100_000
+_GAP: Final = 2
+#: A last column narrower than this is not folded, the terminal breaks its lines.
+_LEAST_ROOM: Final = 24
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 # C0 without tab and newline, DEL, C1, and the characters that reorder a line (bidi).
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -58,17 +61,36 @@ def print_json(raw: Raw | bytes, *, indent: int = 2) -> None:
     sys.stdout.buffer.flush()
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, grow: str = "") -> None:
-    """Print a table for people; the column ``grow`` is the one that is folded when the terminal is narrow."""
-    from rich.table import Table
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[Sequence[str]] | None = None
+) -> None:
+    """Print a table for people. The last column is folded on a terminal; ``notes`` are lines below each row."""
+    from rich.cells import cell_len
+
+    screen = console()
+    shown = [[" ".join(printable(cell).splitlines()).expandtabs(1) for cell in row] for row in rows]
+    widths = [max(map(cell_len, cells)) + _GAP for cells in zip(columns, *shown, strict=True)]
+    _print_row(screen, columns, widths, "bold")
+    for row, below in zip(shown, notes or [()] * len(shown), strict=True):
+        _print_row(screen, row, widths)
+        for note in below:
+            screen.print(f"    {printable(note)}", soft_wrap=True)
+
+
+def _print_row(screen: Console, row: Sequence[str], widths: Sequence[int], style: str = "") -> None:
+    from rich.cells import set_cell_size
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, no_wrap=column != grow, overflow="fold" if column == grow else "ellipsis")
-    for row in rows:
-        table.add_row(*(Text(printable(cell), style=_STATES.get(cell.partition(" ")[0], "")) for cell in row))
-    console().print(table)
+    line = Text()
+    for cell, width in zip(row[:-1], widths, strict=False):
+        line.append(set_cell_size(cell, width), style or _STATES.get(cell, ""))
+    indent = sum(widths[:-1])
+    folded = screen.is_terminal and screen.width - indent >= _LEAST_ROOM
+    last = Text(row[-1]).wrap(screen, screen.width - indent) if folded else [Text(row[-1])]
+    for number, part in enumerate(last or [Text()]):
+        line.append("\n" + " " * indent if number else "").append(part.plain.rstrip(), style)
+    line.rstrip()
+    screen.print(line, soft_wrap=True)
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -40,6 +40,6 @@ def configured_servers(paths: Paths) -> dict[str, Registered]:
 def _files(paths: Paths) -> Iterator[Path]:
     yield paths.config_file
     try:
-        yield from sorted(path for path in paths.conf_dir.iterdir() if path.suffix == ".toml")
+        yield from sorted(path for path in paths.conf_dir.iterdir() if path.suffix == ".toml" and path.name[0] != ".")
     except OSError:
         return

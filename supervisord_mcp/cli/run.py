@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
+
 from supervisord_mcp.cli.ending import ended
+from supervisord_mcp.errors import SmcpError
 
 
 def main(*, on_demand: bool) -> int:
@@ -11,6 +14,12 @@ def main(*, on_demand: bool) -> int:
 
 
 def _daemon(*, on_demand: bool) -> int:
-    from supervisord_mcp import daemon
+    try:
+        from supervisord_mcp import daemon
 
-    return daemon.main(on_demand=on_demand)
+        return daemon.main(on_demand=on_demand)
+    except SmcpError:
+        raise
+    except Exception:  # noqa: BLE001 - nobody is above; the log that others are referred to is where this is printed
+        traceback.print_exc()
+        return 1

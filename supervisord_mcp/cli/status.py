@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
 from supervisord_mcp.cli.client import connected
-from supervisord_mcp.cli.output import console, count, one_line, print_json, print_table, printable, span
+from supervisord_mcp.cli.output import console, count, print_json, print_table, printable, span
 from supervisord_mcp.cli.parameters import AsJson, MaybeServerName
 from supervisord_mcp.errors import UnknownServerError
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import DaemonStatus, InstanceStatus, ServerStatus, StatusResult
 
-_COLUMNS: Final = ("SERVER", "STATE", "PID", "UPTIME", "SESSIONS", "SCOPE", "RESTARTS", "RUNTIME", "NOTES")
+_COLUMNS: Final = ("SERVER", "STATE", "PID", "UPTIME", "SESSIONS", "SCOPE", "RESTARTS", "RUNTIME")
+
+
+@dataclass(slots=True)
+class _Row:
+    cells: tuple[str, ...]
+    notes: list[str]
 
 
 class _Named(msgspec.Struct):
@@ -45,11 +52,10 @@ def status(name: MaybeServerName = None, as_json: AsJson = False) -> None:
     if name is None:
         _print_daemon(result.daemon)
     if result.servers:
-        print_table(_COLUMNS, [row for server in result.servers for row in _rows(server)], grow="NOTES")
+        rows = [row for server in result.servers for row in _rows(server, whole=name is not None)]
+        print_table(_COLUMNS, [row.cells for row in rows], [row.notes for row in rows])
     else:
         console().print("no servers are configured; add one with: smcp add NAME -- COMMAND")
-    if name is not None:
-        _print_errors(result.servers[0])
 
 
 def _only(raw: Raw, name: str) -> Raw:
@@ -76,10 +82,10 @@ def _print_daemon(daemon: DaemonStatus) -> None:
         screen.print(printable(f"logging: {daemon.logging}"), style="yellow", soft_wrap=True)
 
 
-def _rows(server: ServerStatus) -> Iterator[tuple[str, ...]]:
+def _rows(server: ServerStatus, *, whole: bool) -> Iterator[_Row]:
     """Given a server, return its lines: one, or with several instances one for the sum and one for each."""
     only = server.instances[0] if len(server.instances) == 1 else None
-    yield (
+    cells = (
         server.name,
         only.state if only else server.state,
         _pid(only) if only else "-",
@@ -88,10 +94,10 @@ def _rows(server: ServerStatus) -> Iterator[tuple[str, ...]]:
         server.scope,
         str(server.restarts),
         _runtime(server.runtime, (only.isolation if only else "") or server.isolation),
-        _notes(only, server.last_error),
     )
+    yield _Row(cells, _notes(only, server.last_error, whole=whole))
     for instance in server.instances if only is None else ():
-        yield (
+        cells = (
             f"  {server.name}",
             instance.state,
             _pid(instance),
@@ -100,8 +106,9 @@ def _rows(server: ServerStatus) -> Iterator[tuple[str, ...]]:
             "",
             str(instance.restarts),
             _runtime("", instance.isolation),
-            _notes(instance, instance.last_error),
         )
+        error = instance.last_error if instance.last_error != server.last_error else None
+        yield _Row(cells, _notes(instance, error, whole=whole))
 
 
 def _pid(instance: InstanceStatus) -> str:
@@ -112,16 +119,17 @@ def _runtime(runtime: str, isolation: str) -> str:
     return f"{runtime} ({isolation})".strip() if isolation else runtime
 
 
-def _notes(instance: InstanceStatus | None, error: str | None) -> str:
-    """Return what a start is busy with, for which project, and the first line of the last error."""
-    about = (instance.phase, instance.project) if instance else ()
-    error = one_line(error or "")
-    return "; ".join(note for note in (*about, error and f"last error: {error}") if note)
-
-
-def _print_errors(server: ServerStatus) -> None:
-    """A table has one line for an error; who asks for one server gets all of it."""
-    told = dict.fromkeys(error for error in (server.last_error, *(i.last_error for i in server.instances)) if error)
-    for error in told:
-        if len(error.strip().splitlines()) > 1:
-            console().print("\n" + printable(error.strip()), soft_wrap=True)
+def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -> list[str]:
+    """Return for which project it runs, what a start is busy with, and the last error: its first line, or all of it."""
+    notes = []
+    if instance and instance.project:
+        notes.append(f"project {instance.project}")
+    if instance and instance.phase:
+        notes.append(instance.phase)
+    lines = (error or "").strip().splitlines()
+    if lines:
+        more = " …" if len(lines) > 1 and not whole else ""
+        notes.append(f"last error: {lines[0]}{more}")
+    if whole:
+        notes += [f"  {line}" for line in lines[1:]]
+    return notes

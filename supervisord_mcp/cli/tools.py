@@ -49,7 +49,7 @@ def tools(
         console(stderr=True).print(f"{name} has no tools")
         return
     rows = [(tool.name, _arguments(tool.schema), one_line(tool.description or tool.title)) for tool in found]
-    print_table(("TOOL", "ARGUMENTS", "DESCRIPTION"), rows, grow="DESCRIPTION")
+    print_table(("TOOL", "ARGUMENTS", "DESCRIPTION"), rows)
 
 
 def _arguments(raw: Raw) -> str:

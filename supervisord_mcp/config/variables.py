@@ -4,7 +4,7 @@
     ${NAME:-default}   the same, but the default where NAME is unset (a variable set to nothing counts as set)
     ${project}         the project directory of the session
     ~ and ~/…          the home directory, at the start of a text or of a default
-    $$  $~  $}         a literal dollar sign, a literal leading tilde, a literal brace inside a default
+    $$  $~  $}         a dollar sign, a tilde that is not the home directory, a brace that does not end a default
 
 What a variable holds is inserted as it is and never expanded again. A default may contain references.
 """
@@ -129,18 +129,18 @@ def _parse(text: str, start: int, depth: int) -> tuple[Template, int]:
             at += 1
             continue
         parts.append(text[literal:at])
-        part, at = _parse_dollar(text, at, start, depth)
+        part, at = _parse_dollar(text, at, depth)
         parts.append(part)
         literal = at
     parts.append(text[literal:at])
     return tuple(part for part in parts if part != ""), at
 
 
-def _parse_dollar(text: str, at: int, start: int, depth: int) -> tuple[str | Reference, int]:
+def _parse_dollar(text: str, at: int, depth: int) -> tuple[str | Reference, int]:
     following = text[at + 1 : at + 2]
     if following == "{":
         return _parse_reference(text, at, depth)
-    if following == "$" or (following == "~" and at == start) or (following == "}" and depth):
+    if following in ("$", "~", "}"):
         return following, at + 2
     raise ValueError(f'a lone "$" at character {at + 1}; write "${{NAME}}" for a variable or "$$" for a dollar sign')
 

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+from msgspec import Raw
 
 from supervisord_mcp import __version__
 from supervisord_mcp.errors import FramingError
-from supervisord_mcp.protocol import jsonrpc, mcp
+from supervisord_mcp.protocol import jsonrpc, mcp, requests, salvage
 from supervisord_mcp.protocol.attachment import State
-from supervisord_mcp.protocol.catalogue import Catalogue
+from supervisord_mcp.protocol.catalogue import Catalogue, items_of
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.jsonrpc import Message
 
 #: The id of our one question; a string, so that it cannot meet the integers that callbacks use later.
 _QUESTION = b'"smcp-roots"'
+_ASK = jsonrpc.encode({"jsonrpc": jsonrpc.VERSION, "id": Raw(_QUESTION), "method": Raw(b'"roots/list"')})
 #: How much is held for a host that does not answer, in bytes.
 MAX_HELD = 1 << 20
 
@@ -33,12 +35,20 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    """A request of the host waits for its answer."""
+
+    identity: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Admitted:
     """The project is known: the session goes on with this state, and with these lines that came meanwhile."""
 
     project: str
     state: State
     lines: tuple[bytes, ...]
+    waiting: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,101 +56,119 @@ class TurnedAway:
     """The project stays unknown: the session ends."""
 
 
-Outcome = Reply | Admitted | TurnedAway
+Outcome = Reply | Waits | Admitted | TurnedAway
 
 
 class Anteroom:
-    """The waiting of one session. ``remedy`` is what a person is told when the project stays unknown."""
+    """The waiting of one session.
 
-    def __init__(self, server: str, known: Catalogue | None, remedy: str) -> None:
+    ``remedy`` is what a person is told when the project stays unknown; ``state`` is what is known of a session that
+    was waiting here when the daemon died.
+    """
+
+    def __init__(self, server: str, known: Catalogue | None, remedy: str, state: State | None = None) -> None:
         self._server = server
         self._known = known
         self._remedy = remedy
-        self._state = State()
+        self.state = state or State()
         self._lines: list[bytes] = []
+        self._waiting: list[bytes] = []
         self._held = 0
+
+    def begin(self) -> list[Outcome]:
+        """Ask again, where the handshake was over before the daemon died."""
+        return [Reply(_ASK)] if self.state.initialized else []
 
     def from_session(self, line: bytes | Oversized) -> list[Outcome]:
         """The host sent a line."""
         if isinstance(line, Oversized):
-            return [Reply(jsonrpc.error_line(None, jsonrpc.INVALID_REQUEST, "the message is too long"))]
+            seen = salvage.outline(line.head, line.tail)
+            return [_error(seen.identity, jsonrpc.INVALID_REQUEST, "the message is too long")]
+        text = salvage.bare(line)
+        if not text:
+            return []
+        if text.startswith(b"[") and self.state.version == mcp.BATCH_VERSION:
+            return self._hold(text, _batch(text))
         try:
-            message = jsonrpc.parse(line)
+            message = jsonrpc.parse(text)
         except FramingError as error:
-            return [Reply(jsonrpc.error_line(None, error.rpc_code, error.message))]
-        if not self._state.version:
+            return [_error(None, error.rpc_code, error.message)]
+        fault = requests.fault(message)
+        if fault is not None:
+            identity = message.id if message.id is not None and jsonrpc.valid_id(message.id) else None
+            return [_error(identity, jsonrpc.INVALID_REQUEST, fault)]
+        return self._from_host(text, message)
+
+    def _from_host(self, line: bytes, message: Message) -> list[Outcome]:
+        if message.method == "ping" and message.id is not None:
+            return [Reply(jsonrpc.result_line(message.id, b"{}"))]
+        if not self.state.version:
             return self._before_handshake(message)
         if message.is_response and message.id == _QUESTION:
             return self._answered(message)
-        if message.method == "notifications/initialized" and not self._state.initialized:
-            self._state = msgspec.structs.replace(self._state, initialized=True)
-            return [Reply(jsonrpc.encode({"jsonrpc": b'"2.0"', "id": _QUESTION, "method": b'"roots/list"'}))]
-        return self._hold(line)
+        if message.method == "notifications/initialized" and not self.state.initialized:
+            self.state = msgspec.structs.replace(self.state, initialized=True)
+            return [Reply(_ASK)]
+        return self._hold(line, [message])
 
     def _before_handshake(self, message: Message) -> list[Outcome]:
-        if message.id is None:
+        if message.id is None or message.method is None:
             return []
-        if message.method == "ping":
-            return [Reply(jsonrpc.result_line(message.id, b"{}"))]
         if message.method == "server/discover":
-            return [Reply(jsonrpc.error_line(message.id, jsonrpc.METHOD_NOT_FOUND, "Method not found"))]
-        if message.method != "initialize" or not jsonrpc.valid_id(message.id):
-            return [Reply(jsonrpc.error_line(message.id, jsonrpc.INVALID_REQUEST, "initialize comes first"))]
-        return self._greet(message, message.id)
-
-    def _greet(self, message: Message, identity: bytes) -> list[Outcome]:
-        params = jsonrpc.members_of(message.members.get("params", b"{}"))
-        version = jsonrpc.string_of(params.get("protocolVersion"))
-        capabilities = jsonrpc.value_of(params.get("capabilities", b"{}"))
-        client = jsonrpc.value_of(params.get("clientInfo"))
-        if version is None or not isinstance(capabilities, dict):
-            text = "initialize needs protocolVersion (a string) and capabilities (an object)"
-            return [Reply(jsonrpc.error_line(identity, jsonrpc.INVALID_PARAMS, text))]
-        if "roots" not in capabilities:
-            return [Reply(jsonrpc.error_line(identity, jsonrpc.INTERNAL_ERROR, self._remedy)), TurnedAway()]
-        self._state = State(
-            version=mcp.negotiate(version),
-            capabilities=capabilities,
-            client=client if isinstance(client, dict) else {},
-        )
-        return [Reply(jsonrpc.result_line(identity, self._handshake()))]
+            return [_error(message.id, jsonrpc.METHOD_NOT_FOUND, "Method not found: server/discover")]
+        if message.method != "initialize":
+            return [_error(message.id, jsonrpc.INVALID_REQUEST, "initialize comes first")]
+        try:
+            said = requests.opening(message)
+        except FramingError as error:
+            return [_error(message.id, error.rpc_code, error.message)]
+        if "roots" not in said.capabilities:
+            return [_error(message.id, jsonrpc.INTERNAL_ERROR, self._remedy), TurnedAway()]
+        self.state = State(version=said.version, capabilities=said.capabilities, client=said.client)
+        return [Reply(jsonrpc.result_line(message.id, self._handshake()))]
 
     def _handshake(self) -> bytes:
         """The result of `initialize`: the server's own where it was ever learnt, else one that promises every list."""
         if self._known is not None:
-            members = dict(jsonrpc.members_of(self._known.handshake))
+            members = jsonrpc.members_of(self._known.handshake)
             declared = self._known.capabilities
         else:
-            members = {"serverInfo": msgspec.json.encode({"name": self._server, "version": __version__})}
+            members = {"serverInfo": Raw(jsonrpc.text_of({"name": self._server, "version": __version__}))}
             declared = {"tools": {}, "prompts": {}, "resources": {}}
-        told = mcp.server_capabilities(declared, self._state.version)
-        members["protocolVersion"] = msgspec.json.encode(self._state.version)
-        members["capabilities"] = msgspec.json.encode(told)
+        told = mcp.server_capabilities(declared, self.state.version)
+        members["protocolVersion"] = Raw(jsonrpc.text_of(self.state.version))
+        members["capabilities"] = Raw(jsonrpc.text_of(told))
         return jsonrpc.object_text(members)
 
-    def _hold(self, line: bytes) -> list[Outcome]:
+    def _hold(self, line: bytes, messages: list[Message]) -> list[Outcome]:
+        asked = [message.id for message in messages if message.method is not None and message.id is not None]
+        self._waiting += asked
         self._held += len(line)
         if self._held > MAX_HELD:
-            return [TurnedAway()]
+            return [*self._refuse_held(), TurnedAway()]
         self._lines.append(line)
-        return []
+        return [Waits(identity) for identity in asked]
 
     def _answered(self, message: Message) -> list[Outcome]:
         project = first_root(message)
         if project is None:
             return [*self._refuse_held(), TurnedAway()]
-        return [Admitted(project, self._state, tuple(self._lines))]
+        return [Admitted(project, self.state, tuple(self._lines), tuple(self._waiting))]
 
     def _refuse_held(self) -> list[Outcome]:
-        refused: list[Outcome] = []
-        for line in self._lines:
-            try:
-                message = jsonrpc.parse(line)
-            except FramingError:
-                continue
-            if message.is_request and message.id is not None:
-                refused.append(Reply(jsonrpc.error_line(message.id, jsonrpc.INTERNAL_ERROR, self._remedy)))
-        return refused
+        return [_error(identity, jsonrpc.INTERNAL_ERROR, self._remedy) for identity in self._waiting]
+
+
+def _error(identity: bytes | None, code: int, text: str) -> Reply:
+    return Reply(jsonrpc.error_line(identity, code, text))
+
+
+def _batch(line: bytes) -> list[Message]:
+    """Return the messages of a batch, none if it is broken: who reads it after us says so."""
+    try:
+        return [jsonrpc.parse(item) for item in items_of(line)]
+    except FramingError:
+        return []
 
 
 def first_root(message: Message) -> str | None:
@@ -151,7 +179,10 @@ def first_root(message: Message) -> str | None:
         uri = root.get("uri") if isinstance(root, dict) else None
         if not isinstance(uri, str):
             continue
-        parts = urlsplit(uri)
+        try:
+            parts = urlsplit(uri)
+        except ValueError:
+            continue
         path = unquote(parts.path)
         if parts.scheme == "file" and parts.netloc in ("", "localhost") and path.startswith("/") and "\0" not in path:
             return path

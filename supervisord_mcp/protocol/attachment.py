@@ -8,20 +8,23 @@ from typing import Any
 
 import msgspec
 
+from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.commands import SessionKey, ToSession
+from supervisord_mcp.protocol.lists import KnownLists
 
 
 class Greeting(Enum):
-    """How far a host's handshake has come."""
+    """How far a host's handshake has come. HASTY: it said that it is done before it was answered (case 4)."""
 
     NONE = "none"
     ASKED = "asked"
+    HASTY = "hasty"
     ANSWERED = "answered"
     DONE = "done"
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The slow part of an attachment, which survives the daemon (D11)."""
+    """The slow part of an attachment, which survives the daemon (D11); ``asked`` is the last id used for a callback."""
 
     version: str = ""
     capabilities: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -29,6 +32,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     initialized: bool = False
     level: str | None = None
     uris: list[str] = msgspec.field(default_factory=list)
+    asked: int = 0
 
 
 @dataclass(slots=True)
@@ -55,27 +59,54 @@ class Attachment:
     capabilities: dict[str, Any] = field(default_factory=dict)
     client: dict[str, Any] = field(default_factory=dict)
     level: str | None = None
+    asked: int = 0
     open: dict[bytes, int | None] = field(default_factory=dict)
     batches: dict[bytes, Batch] = field(default_factory=dict)
-    #: Lists whose change was announced and which the host has not asked for since: it needs no second telling.
-    told: set[str] = field(default_factory=set)
-    #: Lists that changed before the host finished its handshake.
-    owed: set[str] = field(default_factory=set)
+    lists: KnownLists = field(default_factory=KnownLists)
+
+    # The handshake
 
     @property
     def greeted(self) -> bool:
         """Whether the handshake was asked for, so that other requests may follow."""
         return self.greeting is not Greeting.NONE
 
+    @property
+    def done(self) -> bool:
+        """Whether the handshake is complete, so that the host takes requests and notifications."""
+        return self.greeting is Greeting.DONE
+
+    def welcomed(self) -> list[ToSession]:
+        """The handshake was answered; return what the host is told right after."""
+        hasty = self.greeting is Greeting.HASTY
+        self.greeting = Greeting.ANSWERED
+        return self.confirmed() if hasty else []
+
+    def confirmed(self) -> list[ToSession]:
+        """The host says that its handshake is done; return what it is told at once. Nothing if it never began one."""
+        if self.greeting is Greeting.ASKED:
+            self.greeting = Greeting.HASTY
+        if self.greeting is not Greeting.ANSWERED:
+            return []
+        self.greeting = Greeting.DONE
+        return [self._list_changed(kind) for kind in self.lists.settle()]
+
+    def refused(self) -> None:
+        """The handshake was answered with an error: the host may try again."""
+        self.greeting = Greeting.NONE
+
     def state(self, uris: list[str]) -> State:
         """Return what is worth keeping; ``uris`` are the host's subscriptions."""
+        if self.greeting not in (Greeting.ANSWERED, Greeting.DONE):
+            return State()
         return State(
             version=self.version,
             capabilities=self.capabilities,
             client=self.client,
-            initialized=self.greeting is Greeting.DONE,
+            initialized=self.done,
             level=self.level,
             uris=uris,
+            asked=self.asked,
         )
 
     @classmethod
@@ -84,13 +115,14 @@ class Attachment:
         greeting = Greeting.NONE
         if state.version:
             greeting = Greeting.DONE if state.initialized else Greeting.ANSWERED
-        return cls(key, greeting, state.version, state.capabilities, state.client, state.level)
+        return cls(key, greeting, state.version, state.capabilities, state.client, state.level, state.asked)
+
+    # Answers
 
     def answer(self, identity: bytes, line: bytes) -> list[ToSession]:
         """Answer one of the host's requests; inside a batch the answer waits for the others."""
         self.open.pop(identity, None)
-        batch = self.batches.pop(identity, None)
-        if batch is None:
+        if not self.batches or (batch := self.batches.pop(identity, None)) is None:
             return [ToSession(self.key, line, closes=(identity,))]
         batch.waiting.discard(identity)
         batch.answered.append(identity)
@@ -111,3 +143,14 @@ class Attachment:
         if not batch.closed or batch.waiting or not batch.answers:
             return []
         return [ToSession(self.key, batch.line(), closes=tuple(batch.answered))]
+
+    # Lists
+
+    def list_changed(self, kind: str) -> list[ToSession]:
+        """A list changed: tell the host, once until it asks for that list again (pitfall 29)."""
+        if self.greeting not in (Greeting.ANSWERED, Greeting.DONE):
+            return []  # what it asks for later is new anyway
+        return [self._list_changed(kind)] if self.lists.changed(kind, self.done) else []
+
+    def _list_changed(self, kind: str) -> ToSession:
+        return ToSession(self.key, jsonrpc.notification_line(f"notifications/{kind}/list_changed"))

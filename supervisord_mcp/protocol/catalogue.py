@@ -50,7 +50,8 @@ class Catalogue:
 
 
 def _values(items: tuple[bytes, ...] | None) -> list[Any]:
-    return [jsonrpc.value_of(item) for item in items or ()]
+    # What cannot be decoded (1e400, half a surrogate pair) is compared by its text.
+    return [item if (value := jsonrpc.value_of(item)) is None else value for item in items or ()]
 
 
 def array_text(items: tuple[bytes, ...]) -> bytes:
@@ -90,7 +91,7 @@ def load(data: bytes) -> Catalogue | None:
         stored = _stored.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    if stored.format != FORMAT:
+    if stored.format != FORMAT or not jsonrpc.members_of(stored.handshake):
         return None
     lists = {method: tuple(map(bytes, items)) for method, items in stored.lists.items() if method in mcp.LISTINGS}
     return Catalogue(bytes(stored.handshake), lists)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from supervisord_mcp import __version__
 from supervisord_mcp.protocol import jsonrpc, mcp
 from supervisord_mcp.protocol.catalogue import Catalogue, items_of
@@ -15,50 +13,81 @@ from supervisord_mcp.protocol.jsonrpc import Message, Text
 
 #: A list with more pages than this is cut: a server that always returns a cursor must not keep the daemon busy.
 MAX_PAGES = 100
+#: How often the lists are fetched until a host asks for one: some servers say "changed" after every fetch.
+MAX_FETCHES = 8
 
 #: Sends a request of the daemon's own and calls back with the answer.
 Ask = Callable[[str, Text | None, Callable[[Message], list[Command]]], list[Command]]
+#: Tells hosts that a list changed: all of them, or those that have (or have not) asked the running child for it.
+Announce = Callable[[str, bool | None], list[Command]]
 
 
 class Discovery:
-    """The daemon's own conversation with one child at a time."""
+    """The daemon's own conversation with one child at a time.
 
-    def __init__(self, ask: Ask, known: Catalogue | None) -> None:
+    ``handshaking`` is true from the start of a child until it answered its handshake, ``ready`` from then on.
+    """
+
+    def __init__(self, ask: Ask, announce: Announce, known: Catalogue | None) -> None:
         self._ask = ask
+        self._announce = announce
         self.known = known
         self.ready = False
+        self.handshaking = False
         self.handshake: bytes | None = known.handshake if known else None
-        self._capabilities: dict[str, Any] = known.capabilities if known else {}
+        self.capabilities: dict[str, Any] = known.capabilities if known else {}
         self._lists: dict[str, tuple[bytes, ...]] = {}
+        self._offered = 0
         self._outstanding = 0
+        # Whether the lists of this child have not been compared yet.
+        self._first = True
         self._again = False
-
-    @property
-    def capabilities(self) -> dict[str, Any]:
-        """What the server declared, or was known to declare before it runs."""
-        return self._capabilities
+        self._announced: set[str] = set()
+        self._fetches = 0
 
     def start(self, version: str, capabilities: dict[str, Any], client: dict[str, Any] | None) -> list[Command]:
         """A child runs: open the conversation. ``client`` defaults to the daemon itself."""
+        self.handshaking = True
         params = {
             "protocolVersion": version,
             "capabilities": capabilities,
             "clientInfo": client or {"name": "smcp", "version": __version__},
         }
-        return self._ask("initialize", msgspec.json.encode(params), self._greeted)
+        return self._ask("initialize", jsonrpc.text_of(params), self._greeted)
+
+    def stopping(self) -> None:
+        """The child is being stopped: it gets nothing new, but may finish what it has."""
+        self.ready = False
 
     def child_lost(self) -> None:
         """The child is gone; what is known of it stays known."""
-        self.ready = False
+        self.ready = self.handshaking = False
+        self._first = True
         self._outstanding = 0
         self._again = False
-        self._lists = {}
+        self._announced.clear()
+        self._fetches = 0
 
-    def refresh(self) -> list[Command]:
-        """The server said that a list changed: fetch the lists again, once more if a fetch is under way."""
+    def asked(self) -> list[Command]:
+        """A host asks for a list: what was put off is done now."""
+        self._fetches = 0
+        return self._refresh() if self._again and not self._outstanding else []
+
+    def changed(self, kind: str) -> list[Command]:
+        """The server said that a list changed: tell the hosts, and fetch the lists again.
+
+        Many servers say so at every start. Until the lists are compared, only hosts that already asked this child can
+        have something old; the others are told if the comparison finds a difference (pitfall 29).
+        """
+        if self._first:
+            return [*self._announce(kind, True), *self._refresh()]
+        self._announced.add(kind)
+        return [*self._announce(kind, None), *self._refresh()]
+
+    def _refresh(self) -> list[Command]:
         if not self.ready:
             return []
-        if self._outstanding:
+        if self._outstanding or self._fetches >= MAX_FETCHES:
             self._again = True
             return []
         return self._fetch_all()
@@ -74,16 +103,19 @@ class Discovery:
         if version not in mcp.LEGACY_VERSIONS:
             return [Refused(f"speaks protocol version {version!r}, which smcp does not know")]
         capabilities = jsonrpc.value_of(members.get("capabilities"))
-        self._capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         self.handshake = bytes(result)
+        self.handshaking = False
         self.ready = True
         # Nothing of a host may reach the server before this notification (protocol.md 2.3).
         return [ToServer(jsonrpc.notification_line("notifications/initialized")), Ready(), *self._fetch_all()]
 
     def _fetch_all(self) -> list[Command]:
         self._again = False
+        self._fetches += 1
         self._lists = {}
-        wanted = [listing for listing in mcp.LISTINGS.values() if listing.capability in self._capabilities]
+        self._offered = 0
+        wanted = [listing for listing in mcp.LISTINGS.values() if listing.capability in self.capabilities]
         if not wanted:
             return self._complete()
         self._outstanding = len(wanted)
@@ -100,26 +132,36 @@ class Discovery:
             members = jsonrpc.members_of(result)
             items = before + items_of(members.get(listing.key))
             cursor = members.get("nextCursor")
-            if jsonrpc.string_of(cursor) and page < MAX_PAGES:
-                return self._fetch(listing, cursor, items, page + 1)
-            if page >= MAX_PAGES:
-                notes.append(
-                    Note("catalogue", f"{listing.method} has more than {MAX_PAGES} pages; the rest is left out")
-                )
+            if jsonrpc.string_of(cursor):
+                if page < MAX_PAGES:
+                    return self._fetch(listing, cursor, items, page + 1)
+                text = f"{listing.method} has more than {MAX_PAGES} pages; the rest is left out"
+                notes.append(Note("catalogue", text))
             self._lists[listing.method] = items
+            self._offered += len(items)
+        elif self.known is not None and listing.method in self.known.lists:
+            # A failure says nothing about the list: what was known is better than none.
+            self._lists[listing.method] = self.known.lists[listing.method]
         self._outstanding -= 1
         return notes if self._outstanding else [*notes, *self._complete()]
 
     def _complete(self) -> list[Command]:
-        if self._again:
+        if self._again and self._fetches < MAX_FETCHES:
             return self._fetch_all()
         assert self.handshake is not None
-        fresh = Catalogue(self.handshake, self._lists)
-        known = self.known
-        if known is not None and known.offers and not fresh.offers:
+        fresh, known = Catalogue(self.handshake, self._lists), self.known
+        first, announced = self._first, self._announced
+        self._first, self._announced = False, set()
+        if known is not None and known.offers and not self._offered:
             return [Health(f"it runs, but offers nothing of the {known.offers} things it offered before")]
         if fresh == known:
             return [Health("")]
         self.known = fresh
         changed = known.differences(fresh) if known else ()
-        return [Health(""), Learned(fresh, changed)]
+        commands: list[Command] = [Health(""), Learned(fresh, changed)]
+        for kind in changed:
+            if first:
+                commands += self._announce(kind, False)
+            elif kind not in announced:
+                commands += self._announce(kind, None)
+        return commands

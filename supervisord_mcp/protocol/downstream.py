@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Callable
 
 from supervisord_mcp.errors import FramingError
-from supervisord_mcp.protocol import jsonrpc, mcp, requests
+from supervisord_mcp.protocol import jsonrpc, mcp, requests, salvage
 from supervisord_mcp.protocol.attachment import Attachment, Batch, Greeting
+from supervisord_mcp.protocol.catalogue import items_of
 from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, SessionKey, ToServer, ToSession
 from supervisord_mcp.protocol.conversation import Conversation
-from supervisord_mcp.protocol.framing import Oversized
+from supervisord_mcp.protocol.framing import KEPT, Oversized
 from supervisord_mcp.protocol.jsonrpc import Message
+
+#: Answers one kind of request.
+Handler = Callable[[Attachment, Message, bytes], list[Command]]
 
 
 class Downstream:
@@ -18,130 +22,147 @@ class Downstream:
 
     def __init__(self, conversation: Conversation) -> None:
         self._talk = conversation
+        self._handlers: dict[str, Handler] = {
+            "ping": self._ping,
+            "initialize": self._initialize,
+            "server/discover": self._discover,
+            "logging/setLevel": self._set_level,
+            **dict.fromkeys(mcp.LISTINGS, self._list),
+        }
 
     def from_session(self, key: SessionKey, line: bytes | Oversized) -> list[Command]:
         """A host sent a line."""
         attachment = self._talk.sessions[key]
         if isinstance(line, Oversized):
-            text = f"message of {line.length} bytes is longer than max_message"
-            return [self._malformed(key, jsonrpc.find_id(line.head, line.tail), jsonrpc.INVALID_REQUEST, text)]
+            return self._oversized(attachment, line)
         try:
             message = jsonrpc.parse(line)
         except FramingError as error:
             return self._unparsed(attachment, line, error)
         return self._dispatch(attachment, message)
 
+    # What is no proper message
+
+    def _oversized(self, attachment: Attachment, line: Oversized) -> list[Command]:
+        text = f"message of {line.length} bytes is longer than max_message"
+        seen = salvage.outline(line.head, line.tail)
+        if seen.answers and not seen.asks:
+            lost = self._talk.callbacks.answer_lost(seen.identity, f"the answer of the host is lost: {text}")
+            if lost:
+                return lost
+        return [self._malformed(attachment, seen.identity, jsonrpc.INVALID_REQUEST, text)]
+
     def _unparsed(self, attachment: Attachment, line: bytes, error: FramingError) -> list[Command]:
-        stripped = line.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r")
-        if not stripped and len(line) < 4:
+        text = salvage.bare(line)
+        if not text and len(line) < 4:
             return []
-        if stripped != line and stripped:
-            return self.from_session(attachment.key, stripped)
-        if stripped.startswith(b"[") and attachment.version == mcp.BATCH_VERSION:
-            return self._batch(attachment, stripped)
-        identity = jsonrpc.find_id(line[:4096], b"")
-        return [self._malformed(attachment.key, identity, error.rpc_code, error.message)]
+        if text != line:
+            try:
+                return self._dispatch(attachment, jsonrpc.parse(text))
+            except FramingError as second:
+                error = second
+        if text.startswith(b"[") and attachment.version == mcp.BATCH_VERSION:
+            return self._batch(attachment, text)
+        identity = salvage.outline(text[:KEPT]).identity
+        return [self._malformed(attachment, identity, error.rpc_code, error.message)]
 
     @staticmethod
-    def _malformed(key: SessionKey, identity: bytes | None, code: int, text: str) -> ToSession:
-        return ToSession(key, jsonrpc.error_line(identity, code, text), closes=(identity,) if identity else ())
+    def _malformed(attachment: Attachment, identity: bytes | None, code: int, text: str) -> ToSession:
+        if identity in attachment.open:
+            identity = None  # with the id of an open request this refusal would settle that one (case 2)
+        closes = () if identity is None else (identity,)
+        return ToSession(attachment.key, jsonrpc.error_line(identity, code, text), closes=closes)
 
     def _batch(self, attachment: Attachment, line: bytes) -> list[Command]:
-        try:
-            items = msgspec.json.decode(line, type=list[msgspec.Raw])
-        except (msgspec.DecodeError, RecursionError) as error:
-            return [self._malformed(attachment.key, None, jsonrpc.PARSE_ERROR, f"not JSON: {error}")]
+        items = items_of(line)
         if not items:
-            return [self._malformed(attachment.key, None, jsonrpc.INVALID_REQUEST, "an empty batch")]
+            return [self._malformed(attachment, None, jsonrpc.INVALID_REQUEST, "no array of messages")]
         batch = Batch()
         commands: list[Command] = []
         for item in items:
             try:
-                message = jsonrpc.parse(bytes(item))
+                message = jsonrpc.parse(item)
             except FramingError as error:
                 batch.answers.append(jsonrpc.error_line(None, error.rpc_code, error.message))
                 continue
             fault = requests.fault(message) or requests.batch_fault(message)
-            if fault is None and message.id in attachment.open:
-                fault = "the id is already in use by a request that is not answered yet"
-            if fault is not None:
-                batch.answers.append(jsonrpc.error_line(None, jsonrpc.INVALID_REQUEST, fault))
+            asks = message.id if message.is_request else None
+            if fault is not None or asks in attachment.open:
+                batch.answers.append(self._refused(attachment, message, fault).data)
                 continue
-            if message.is_request and message.id is not None:
-                batch.waiting.add(message.id)
-                attachment.batches[message.id] = batch
+            if asks is not None:
+                batch.waiting.add(asks)
+                attachment.batches[asks] = batch
             commands += self._dispatch(attachment, message)
         batch.closed = True
-        return commands + (attachment.finish(batch) if not batch.waiting else [])
+        return [*commands, *attachment.finish(batch)]
+
+    def _refused(self, attachment: Attachment, message: Message, fault: str | None) -> ToSession:
+        identity = message.id if message.id and jsonrpc.valid_id(message.id) else None
+        if fault is None:
+            fault = f"id {(message.id or b'').decode()} is already in use by a request that is not answered yet"
+        return self._malformed(attachment, identity, jsonrpc.INVALID_REQUEST, fault)
+
+    # Messages
 
     def _dispatch(self, attachment: Attachment, message: Message) -> list[Command]:
         fault = requests.fault(message)
         if fault is not None:
-            identity = message.id if message.id and jsonrpc.valid_id(message.id) else None
-            return [self._malformed(attachment.key, identity, jsonrpc.INVALID_REQUEST, fault)]
+            return [self._refused(attachment, message, fault)]
         if message.method is None:
-            return self._host_answer(message)
+            return self._talk.callbacks.answered(message)
+        identity = message.id
         try:
-            if message.id is None:
-                return self._host_notification(attachment, message)
-            if message.id in attachment.open:
-                # With the id of the first one this refusal would settle the first one (case 2).
-                text = f"id {message.id.decode()} is already in use by a request that is not answered yet"
-                return [self._malformed(attachment.key, None, jsonrpc.INVALID_REQUEST, text)]
-            return self._host_request(attachment, message, message.id)
+            if identity is None:
+                return self._notification(attachment, message)
+            if identity in attachment.open:
+                return [self._refused(attachment, message, None)]
+            return self._handlers.get(message.method, self._pass_on)(attachment, message, identity)
         except FramingError as error:
-            if message.id is None:
+            if identity is None:
                 return [Note("host", f"a notification of a host was dropped: {error.message}")]
-            return self._talk.fail(attachment, message.id, error.rpc_code, error.message)
+            return self._talk.fail(attachment, identity, error.rpc_code, error.message)
 
-    def _host_request(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
-        match message.method:
-            case "ping":
-                return [*attachment.answer(identity, jsonrpc.result_line(identity, b"{}"))]
-            case "initialize":
-                return self._initialize(attachment, message, identity)
-            case "server/discover":
-                # A legacy daemon's answer to the probe of a dual-era host; nothing is started for it (pitfall 60).
-                return self._talk.fail(
-                    attachment, identity, jsonrpc.METHOD_NOT_FOUND, "Method not found: server/discover"
-                )
-        if not attachment.greeted:
+    def _pass_on(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        if attachment.greeting is Greeting.NONE:
             return self._talk.fail(attachment, identity, jsonrpc.INVALID_REQUEST, "initialize comes first")
-        if message.method == "logging/setLevel":
-            return self._set_level(attachment, message, identity)
-        if message.method in mcp.LISTINGS:
-            attachment.told.discard(mcp.LISTINGS[message.method].capability)
-            if not self._talk.ready and (stored := self._stored_list(message)) is not None:
-                return [*attachment.answer(identity, jsonrpc.result_line(identity, stored))]
         if not self._talk.ready:
             return self._talk.hold(attachment, message, identity)
         return self._talk.forward(attachment, message, identity)
 
-    def _stored_list(self, message: Message) -> bytes | None:
+    def _ping(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        return self._talk.succeed(attachment, identity)
+
+    def _discover(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        # A legacy daemon's answer to the probe of a dual-era host; nothing is started for it (pitfall 60).
+        text = "Method not found: server/discover"
+        return self._talk.fail(attachment, identity, jsonrpc.METHOD_NOT_FOUND, text)
+
+    def _list(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         known = self._talk.discovery.known
-        if known is None or message.method is None or "cursor" in message.params():
-            return None
-        return known.answer(message.method)
+        if attachment.greeted and not self._talk.ready and known is not None and "cursor" not in message.params():
+            assert message.method is not None
+            stored = known.answer(message.method)
+            if stored is not None:
+                attachment.lists.asked(message.method, None)
+                return self._talk.succeed(attachment, identity, stored)
+        return self._pass_on(attachment, message, identity)
 
     def _initialize(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
-        if attachment.greeting is not Greeting.NONE:
+        if attachment.greeted:
             return self._talk.fail(attachment, identity, jsonrpc.INVALID_REQUEST, "already initialized")
-        params = message.params()
-        version = jsonrpc.value_of(params.get("protocolVersion"))
-        capabilities = jsonrpc.value_of(params.get("capabilities", b"{}"))
-        if not isinstance(version, str) or not isinstance(capabilities, dict):
-            text = "initialize needs protocolVersion (a string) and capabilities (an object)"
-            return self._talk.fail(attachment, identity, jsonrpc.INVALID_PARAMS, text)
-        client = jsonrpc.value_of(params.get("clientInfo"))
-        attachment.version = mcp.negotiate(version)
-        attachment.capabilities = capabilities
-        attachment.client = client if isinstance(client, dict) else {}
+        said = requests.opening(message)
+        attachment.version = said.version
+        attachment.capabilities = said.capabilities
+        attachment.client = said.client
         attachment.greeting = Greeting.ASKED
         if self._talk.discovery.handshake is None:
             return self._talk.hold(attachment, message, identity)
         return self._talk.greet(attachment, identity)
 
     def _set_level(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        if not attachment.greeted:
+            return self._pass_on(attachment, message, identity)
         level = jsonrpc.string_of(message.params().get("level"))
         if level not in mcp.LEVELS:
             text = f"unknown log level; use one of {', '.join(mcp.LEVELS)}"
@@ -150,56 +171,50 @@ class Downstream:
             text = f"server '{self._talk.server}' does not offer logging"
             return self._talk.fail(attachment, identity, jsonrpc.METHOD_NOT_FOUND, text)
         attachment.level = level
-        answer = attachment.answer(identity, jsonrpc.result_line(identity, b"{}"))
-        return [Remember(attachment.key), *answer, *(self._talk.raise_level() if self._talk.ready else [])]
+        return [Remember(attachment.key), *self._talk.succeed(attachment, identity), *self._talk.raise_level()]
 
-    def _host_notification(self, attachment: Attachment, message: Message) -> list[Command]:
+    def _notification(self, attachment: Attachment, message: Message) -> list[Command]:
         match message.method:
             case "notifications/initialized":
-                attachment.greeting = Greeting.DONE
-                owed, attachment.owed = sorted(attachment.owed), set()
-                return [Remember(attachment.key), *(c for kind in owed for c in self._talk.tell(attachment, kind))]
+                return self._initialized(attachment)
             case "notifications/cancelled":
-                return self._host_cancelled(attachment, message)
+                return self._cancelled(attachment, message)
             case "notifications/progress":
-                return self._host_progress(message)
-            case "notifications/roots/list_changed" if not self._talk.relay:
+                return self._talk.callbacks.progress(message)
+            case "notifications/roots/list_changed" if not self._talk.callbacks.relay:
                 return []
-        if not self._talk.ready:
-            return [Note("host", f"{message.method} came while the server was not running")]
-        return [ToServer(jsonrpc.encode(message.members))]
+        message.params()
+        if not attachment.greeted:
+            return [Note("host", f"{message.method} came before initialize")]
+        if self._talk.ready:
+            return [ToServer(jsonrpc.encode(message.members))]
+        if self._talk.held or self._talk.discovery.handshaking:
+            self._talk.held.add(attachment.key, message)
+            return []
+        return [Note("host", f"{message.method} came while the server was not running")]
 
-    def _host_cancelled(self, attachment: Attachment, message: Message) -> list[Command]:
-        raw = message.params().get("requestId")
+    def _initialized(self, attachment: Attachment) -> list[Command]:
+        owed = attachment.confirmed()
+        if not attachment.done:
+            return []
+        return [Remember(attachment.key), *owed, *self._talk.callbacks.host_ready()]
+
+    def _cancelled(self, attachment: Attachment, message: Message) -> list[Command]:
+        params = message.params()
+        raw = params.get("requestId")
         identity = b"" if raw is None else bytes(raw)
         if identity not in attachment.open:
             return []
         upstream = attachment.open[identity]
         commands: list[Command] = []
         if upstream is not None:
-            pending = self._talk.pending.get(upstream)
-            if pending is not None and pending.task:
+            if self._talk.pending[upstream].augmented:
                 return []
-            reason = jsonrpc.string_of(message.params().get("reason"))
-            commands += self._talk.cancel_upstream(upstream, reason or "cancelled by the host")
+            commands += self._talk.cancel_upstream(upstream, params)
         else:
-            held = self._talk.is_held(attachment.key, identity)
+            held = self._talk.held.find(attachment.key, identity)
             if held is not None and held.method == "initialize":
                 return []  # it cannot be cancelled (protocol.md 2.3)
-            self._talk.release(attachment.key, identity)
+            self._talk.held.drop(attachment.key, identity)
             self._talk.subscriptions.cancel(attachment.key, identity)
         return [*commands, Dropped(attachment.key, identity), *attachment.forget(identity)]
-
-    def _host_progress(self, message: Message) -> list[Command]:
-        params = message.params()
-        callback = self._talk.callbacks.by_token(bytes(params.get("progressToken", b"")))
-        if callback is None or callback.token is None:
-            return []
-        rewritten = jsonrpc.object_text({**params, "progressToken": callback.token})
-        return [ToServer(jsonrpc.encode({**message.members, "params": rewritten}))]
-
-    def _host_answer(self, message: Message) -> list[Command]:
-        callback = self._talk.callbacks.answered(message.id or b"")
-        if callback is None:
-            return [Note("host", "a host answered a request that nobody asked")]
-        return [ToServer(jsonrpc.encode({**message.members, "id": callback.identity}))]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 #: How much of the start and of the end of an over-long line is kept, enough to find the id of the message.
 KEPT = 4096
+#: Smaller pieces of a line are gathered: kept one by one, pieces of two bytes would cost forty each.
+_SMALL = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class LineSplitter:
 
     def __init__(self, max_line: int) -> None:
         self._max = max_line
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | bytearray] = []
         self._length = 0
         self._head: bytes | None = None
         self._tail = b""
@@ -58,10 +60,9 @@ class LineSplitter:
             self._hold(chunk)
             return []
         first, *rest = chunk.split(b"\n")
-        lines: list[bytes | Oversized] = [self._complete(first)]
+        lines = [self._complete(first)]
         last = rest.pop()
-        for line in rest:
-            lines.append(line if len(line) <= self._max else Oversized(line[:KEPT], line[-KEPT:], len(line)))
+        lines += [line if len(line) <= self._max else self._complete(line) for line in rest]
         if last:
             self._hold(last)
         return lines
@@ -75,7 +76,12 @@ class LineSplitter:
         if self._head is not None:
             self._tail = (self._tail + part)[-KEPT:]
             return
-        self._parts.append(part)
+        if len(part) >= _SMALL:
+            self._parts.append(part)
+        elif self._parts and isinstance(gathered := self._parts[-1], bytearray):
+            gathered += part
+        else:
+            self._parts.append(bytearray(part))
         if self._length > self._max:
             whole = b"".join(self._parts)
             self._head, self._tail = whole[:KEPT], whole[-KEPT:]
@@ -85,11 +91,7 @@ class LineSplitter:
         if not self._length and len(part) <= self._max:
             return part
         self._hold(part)
-        line: bytes | Oversized
-        if self._head is not None:
-            line = Oversized(self._head, self._tail, self._length)
-        else:
-            line = b"".join(self._parts)
+        line = b"".join(self._parts) if self._head is None else Oversized(self._head, self._tail, self._length)
         self._parts.clear()
         self._length = 0
         self._head = None

@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
+from supervisord_mcp.protocol import surrogates
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -22,30 +24,28 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
-#: Raw JSON text of one value.
-Text = bytes | msgspec.Raw
-Members = dict[str, Text]
+#: JSON text of one value.
+Text = bytes | Raw
+Members = dict[str, Raw]
 
-_BOM = b"\xef\xbb\xbf"
-_NULL = b"null"
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+#: What ``jsonrpc`` must be.
+VERSION = Raw(b'"2.0"')
+NULL = Raw(b"null")
+
+_members = msgspec.json.Decoder(Members)
 _string = msgspec.json.Decoder(str)
 _any = msgspec.json.Decoder()
+_encoder = msgspec.json.Encoder()
 # An id is a string or an integer (protocol.md 0.1#2); 1.0 is the integer 1 in JSON Schema's eyes.
-_ID = re.compile(rb'"(?:[^"\\]|\\.)*"|-?(?:0|[1-9][0-9]*)(?:\.0+)?', re.DOTALL)
-_ID_MEMBER = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.){0,300}"|-?[0-9]{1,40})\s*[,}]')
-_KEYS = {key: b'"' + key.encode() + b'":' for key in ("jsonrpc", "id", "method", "params", "result", "error", "_meta")}
+_INTEGER = re.compile(rb"-?[0-9]+(?:\.0+)?")
 
 
-class Message:
+class Message(msgspec.Struct):
     """One JSON-RPC message: ``members`` in their order, ``method`` decoded, ``id`` as raw text (None: no id)."""
 
-    __slots__ = ("id", "members", "method")
-
-    def __init__(self, members: Members, method: str | None, identity: bytes | None) -> None:
-        self.members = members
-        self.method = method
-        self.id = identity
+    members: Members
+    method: str | None
+    id: bytes | None
 
     @property
     def is_request(self) -> bool:
@@ -59,19 +59,19 @@ class Message:
 
     def params(self) -> Members:
         """Return the members of ``params``, empty if there are none. Raise `FramingError` if it is no object."""
-        raw = self.members.get("params")
-        if raw is None:
+        raw = self.members.get("params", NULL)
+        if raw == NULL:
             return {}
         try:
-            return _members.decode(raw)  # type: ignore[return-value]
-        except (msgspec.DecodeError, RecursionError) as error:
+            return _object(raw)
+        except ValueError as error:
             raise FramingError(f"params of {self.method} must be an object", INVALID_PARAMS) from error
 
 
 def parse(line: bytes) -> Message:
     """Given one line without its newline, return the message. Raise `FramingError` with the code for the answer."""
     try:
-        members: Members = _members.decode(line)  # type: ignore[assignment]
+        members = _members.decode(line)
     except RecursionError as error:
         raise FramingError("nested too deeply", INVALID_REQUEST) from error
     except msgspec.ValidationError as error:
@@ -84,10 +84,11 @@ def parse(line: bytes) -> Message:
             line.decode()
         except UnicodeDecodeError as error:
             raise FramingError(f"not UTF-8 at byte {error.start}", PARSE_ERROR) from error
-    return _message(members)
+    return message_of(members)
 
 
-def _message(members: Members) -> Message:
+def message_of(members: Members) -> Message:
+    """Given the members of an object, return the message it is. Raise `FramingError` if it is none."""
     raw = members.get("id")
     identity = None if raw is None else bytes(raw)
     method: str | None = None
@@ -102,76 +103,18 @@ def _message(members: Members) -> Message:
 
 
 def valid_id(identity: bytes) -> bool:
-    """Whether the raw text is an id that MCP allows: a string or an integer."""
-    return _ID.fullmatch(identity) is not None
+    """Given the text of a JSON value, return whether it is an id that MCP allows: a string or an integer."""
+    return identity.isdigit() or identity.startswith(b'"') or _INTEGER.fullmatch(identity) is not None
 
 
-def lenient(line: bytes) -> Message:
-    """Given a line of a server, return the message, also where it has what only careless encoders write.
-
-    Repairs a byte order mark, a carriage return, a frame at the end of a line of noise, and strings with half a
-    surrogate pair (pitfall 48: emitted again with ASCII escapes). Raise `FramingError` if no message is in it.
-    """
-    try:
-        return parse(line)
-    except FramingError as error:
-        stripped = line.removeprefix(_BOM).strip()
-        if stripped != line:
-            return lenient(stripped)
-        if error.rpc_code == PARSE_ERROR and rb"\u" in line:
-            repaired = _with_lone_surrogates(line)
-            if repaired is not None:
-                return repaired
-        return _salvage(line, error)
-
-
-def _with_lone_surrogates(line: bytes) -> Message | None:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict):
-        return None
-    return _message({key: json.dumps(member).encode() for key, member in value.items()})
-
-
-def _salvage(line: bytes, error: FramingError) -> Message:
-    start = line.find(b'{"', 1)
-    while start > 0:
-        if b'"jsonrpc"' in line[start:]:
-            try:
-                return parse(line[start:])
-            except FramingError:
-                pass
-        start = line.find(b'{"', start + 1, start + 4096)
-    raise error
-
-
-def find_id(head: bytes, tail: bytes) -> bytes | None:
-    """Given the start and the end of a message that was thrown away, return the raw text of its id if it can be seen.
-
-    Only members before the first nested value and after the last one count: an id deeper in is somebody's data.
-    """
-    match = _ID_MEMBER.search(head)
-    if match and b"{" not in head[1 : match.start()] and b"[" not in head[: match.start()]:
-        return match[1]
-    end = tail[max(tail.rfind(b"}", 0, len(tail.rstrip()) - 1), tail.rfind(b"]")) + 1 :]
-    found = list(_ID_MEMBER.finditer(end))
-    return found[-1][1] if found else None
-
-
-def encode(members: Mapping[str, Text]) -> bytes:
+def encode(members: Mapping[str, Raw]) -> bytes:
     """Given the members of a message, return its line with the newline."""
-    parts: list[Text] = []
-    for key, value in members.items():
-        parts += (b"," if parts else b"{", _KEYS.get(key) or msgspec.json.encode(key) + b":", value)
-    parts.append(b"}\n")
-    return b"".join(parts)
+    return _encoder.encode_lines((members,))
 
 
 def object_text(members: Mapping[str, Text]) -> bytes:
     """Given the members of an object, return its JSON text."""
-    return encode(members)[:-1] if members else b"{}"
+    return _encoder.encode({key: text if isinstance(text, Raw) else Raw(text) for key, text in members.items()})
 
 
 def result_line(identity: bytes, result: Text) -> bytes:
@@ -184,27 +127,38 @@ def error_line(identity: bytes | None, code: int, message: str, data: Any = None
     error: dict[str, Any] = {"code": code, "message": message}
     if data is not None:
         error["data"] = data
-    return b"".join((b'{"jsonrpc":"2.0","id":', identity or _NULL, b',"error":', msgspec.json.encode(error), b"}\n"))
+    return b"".join((b'{"jsonrpc":"2.0","id":', identity or b"null", b',"error":', text_of(error), b"}\n"))
 
 
 def request_line(identity: int, method: str, params: Text | None = None) -> bytes:
     """Return a request of the daemon's own."""
     middle = b"" if params is None else b"".join((b',"params":', params))
-    return b'{"jsonrpc":"2.0","id":%d,"method":%b%b}\n' % (identity, msgspec.json.encode(method), middle)
+    return b'{"jsonrpc":"2.0","id":%d,"method":%b%b}\n' % (identity, text_of(method), middle)
 
 
 def notification_line(method: str, params: Text | None = None) -> bytes:
     """Return a notification of the daemon's own."""
     middle = b"" if params is None else b"".join((b',"params":', params))
-    return b'{"jsonrpc":"2.0","method":%b%b}\n' % (msgspec.json.encode(method), middle)
+    return b'{"jsonrpc":"2.0","method":%b%b}\n' % (text_of(method), middle)
 
 
-def members_of(text: Text) -> Members:
+def members_of(text: Text | None) -> Members:
     """Given the JSON text of an object, return its members, empty if it is none."""
-    try:
-        return _members.decode(text)  # type: ignore[return-value]
-    except (msgspec.DecodeError, RecursionError):
+    if text is None:
         return {}
+    try:
+        return _object(text)
+    except ValueError:
+        return {}
+
+
+def _object(text: Text) -> Members:
+    try:
+        return _members.decode(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    except msgspec.DecodeError:
+        return surrogates.members(bytes(text))
 
 
 def value_of(text: Text | None) -> Any:
@@ -225,4 +179,7 @@ def string_of(text: Text | None) -> str | None:
 
 def text_of(value: Any) -> bytes:
     """Given a plain value, return its JSON text."""
-    return msgspec.json.encode(value)
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:  # a file name or a line of stderr that is no UTF-8 (pitfall 48)
+        return json.dumps(value, ensure_ascii=False).encode(errors="replace")

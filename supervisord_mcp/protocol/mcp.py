@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 #: Which of the two worlds a host or a child lives in: handshake (up to 2025-11-25) or per-request (2026-07-28).
@@ -12,10 +13,15 @@ NEWEST_LEGACY = LEGACY_VERSIONS[-1]
 #: The only revision whose lines may be arrays (protocol.md 2.2).
 BATCH_VERSION = "2025-03-26"
 
+_VERSION = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
 LEVELS = {
     level: rank
     for rank, level in enumerate(("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"))
 }
+
+#: What a host that never set a level is shown once another one changed the level of the child they share.
+DEFAULT_LEVEL = "info"
 
 #: Requests during which a server may call back or log on behalf of the caller (protocol.md 6.3 rule 3).
 CALLBACK_METHODS = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
@@ -53,6 +59,11 @@ _SERVER_KEYS = {
 }
 
 
+def is_version(text: str) -> bool:
+    """Whether a text has the form of a revision of MCP."""
+    return _VERSION.fullmatch(text) is not None
+
+
 def negotiate(requested: str) -> str:
     """Given the version a host asks for, return the one it gets: its own if we speak it, else our newest (6.4)."""
     return requested if requested in LEGACY_VERSIONS else NEWEST_LEGACY
@@ -71,9 +82,15 @@ def server_capabilities(declared: dict[str, Any], version: str) -> dict[str, Any
     return told
 
 
-def relayed_capabilities(declared: dict[str, Any]) -> dict[str, Any]:
-    """Given what a host declared, return what the daemon declares for it to a child of its own (scope ``session``).
+def relayed_capabilities(declared: dict[str, Any], version: str) -> dict[str, Any]:
+    """Given what a host of that version declared, return what the daemon declares for it to a child of its own.
 
-    Client-hosted tasks and experiments are not relayed, so they are not promised (protocol.md 6.1 D5).
+    Client-hosted tasks and experiments are not relayed, so they are not promised (protocol.md 6.1 D5). A server of an
+    older revision may reject modes that came later, so they are left out there (pitfall 42).
     """
-    return {key: value for key, value in declared.items() if key in ("roots", "sampling", "elicitation")}
+    told = {key: value for key, value in declared.items() if key in ("roots", "sampling", "elicitation")}
+    if version < "2025-06-18":
+        told.pop("elicitation", None)
+    if version < "2025-11-25":
+        told.update({key: {} for key in ("sampling", "elicitation") if key in told})
+    return told

@@ -6,14 +6,14 @@ facts (a host came, the child runs, the child is gone) and returns `commands`; i
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
-from supervisord_mcp.protocol import callbacks as backcalls
+from msgspec import Raw
+
 from supervisord_mcp.protocol import jsonrpc, mcp
-from supervisord_mcp.protocol.attachment import Attachment, Greeting, State
+from supervisord_mcp.protocol.attachment import Attachment, State
 from supervisord_mcp.protocol.catalogue import Catalogue
-from supervisord_mcp.protocol.commands import Command, Demand, SessionKey, ToServer
+from supervisord_mcp.protocol.commands import Command, Demand, SessionKey, ToSession
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.downstream import Downstream
 from supervisord_mcp.protocol.framing import Oversized
@@ -65,7 +65,7 @@ class Multiplexer:
     @property
     def held_bytes(self) -> int:
         """How much is held for a child that is not ready yet, in bytes."""
-        return sum(held.size for held in self._talk.held)
+        return self._talk.held.size
 
     def state(self, key: SessionKey) -> State:
         """Return what is worth keeping of a session over a death of the daemon."""
@@ -95,34 +95,36 @@ class Multiplexer:
         attachment = self._talk.sessions.pop(key, None)
         if attachment is None:
             return []
-        commands: list[Command] = []
-        self._talk.release(key)
-        for upstream in attachment.open.values():
-            if upstream is not None:
-                commands += self._talk.cancel_upstream(upstream, "the host is gone")
-        if self._talk.relay:
-            commands += [ToServer(backcalls.refusal(callback)) for _, callback in self._talk.callbacks.abandon()]
+        self._talk.held.drop(key)
+        commands = self._cancel_all(attachment, "the host is gone")
+        commands += self._talk.callbacks.abandon() if self._talk.callbacks.relay else []
         for uri in self._talk.subscriptions.leave(key):
             commands += self._talk.unsubscribe_upstream(uri)
-        for token in self._talk.tasks.leave(key):
-            self._talk.task_tokens.pop(token, None)
-        return commands + self._talk.raise_level() if self._talk.ready else commands
+        self._talk.tasks.leave(key)
+        return commands + self._talk.raise_level()
 
     def fail_session(self, key: SessionKey, text: str, data: Any = None) -> list[Command]:
         """Answer everything a host waits for with an error; it stays attached."""
         attachment = self._talk.sessions[key]
-        commands: list[Command] = []
-        self._talk.release(key)
-        for identity, upstream in list(attachment.open.items()):
-            if upstream is not None:
-                commands += self._talk.cancel_upstream(upstream, text)
-            else:
-                self._talk.subscriptions.cancel(key, identity)
+        if any(message.method == "initialize" for message in self._talk.held.drop(key)):
+            attachment.refused()
+        commands = self._cancel_all(attachment, text)
+        for identity in list(attachment.open):
+            self._talk.subscriptions.cancel(key, identity)
             commands += self._talk.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, data)
         return commands
 
+    def _cancel_all(self, attachment: Attachment, reason: str) -> list[Command]:
+        params = {"reason": Raw(jsonrpc.text_of(reason))}
+        return [
+            command
+            for upstream in attachment.open.values()
+            if upstream is not None
+            for command in self._talk.cancel_upstream(upstream, params)
+        ]
+
     def assume(self, shown: Catalogue) -> list[Command]:
-        """Hosts were shown this catalogue elsewhere: announce what differs from ours, or take it until we know better."""
+        """Hosts saw this catalogue elsewhere: announce what differs from ours, or take it until we know better."""
         discovery = self._talk.discovery
         if discovery.known is None:
             discovery.known = shown
@@ -131,31 +133,26 @@ class Multiplexer:
 
     def child_started(self) -> list[Command]:
         """A child runs and its pipes are connected."""
-        if not self._talk.relay:
-            return self._talk.discovery.start(mcp.NEWEST_LEGACY, {}, None)
-        host = next((a for a in self._talk.sessions.values() if a.greeted), None)
+        hosts = self._talk.sessions.values() if self._talk.callbacks.relay else ()
+        host = next((attachment for attachment in hosts if attachment.greeted), None)
         if host is None:
             return self._talk.discovery.start(mcp.NEWEST_LEGACY, {}, None)
-        capabilities = mcp.relayed_capabilities(host.capabilities)
+        capabilities = mcp.relayed_capabilities(host.capabilities, host.version)
         return self._talk.discovery.start(host.version, capabilities, host.client or None)
 
     def child_lost(self, text: str, data: Any = None) -> list[Command]:
         """The child is gone: fail what it had and what it never got, keep the hosts (protocol.md 6.8)."""
-        commands: list[Command] = self.fail_held(text, data) if not self._talk.ready else []
-        failed, self._talk.pending = self._talk.pending, {}
-        for pending in failed.values():
-            attachment = self._talk.sessions.get(pending.session) if pending.session is not None else None
-            if attachment is not None:
-                commands += self._talk.fail(attachment, pending.identity, jsonrpc.INTERNAL_ERROR, text, data)
+        # What came while a child was already on its way out waits for the next one.
+        commands = self.fail_held(text, data) if self._talk.discovery.handshaking else []
+        self._talk.pending.clear()
         for attachment in self._talk.sessions.values():
-            for identity in [i for i, upstream in attachment.open.items() if upstream is None]:
-                if self._talk.is_held(attachment.key, identity) is None:
-                    commands += self._talk.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, data)
-        for ours, _ in self._talk.callbacks.abandon():
-            commands += self._talk.cancel_at_host(ours)
+            attachment.lists.child_lost()
+            for identity in [i for i in attachment.open if self._talk.held.find(attachment.key, i) is None]:
+                commands += self._talk.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, data)
+        # The answers to the child's own questions go nowhere; only hosts are told.
+        commands += [command for command in self._talk.callbacks.abandon() if isinstance(command, ToSession)]
         self._talk.subscriptions.child_lost()
         self._talk.tasks.child_lost()
-        self._talk.task_tokens.clear()
         self._talk.level = None
         self._talk.discovery.child_lost()
         return commands
@@ -163,18 +160,19 @@ class Multiplexer:
     def fail_held(self, text: str, data: Any = None) -> list[Command]:
         """No child will come for now: answer everything that waits for one."""
         commands: list[Command] = []
-        held, self._talk.held = self._talk.held, deque()
-        for message, attachment in ((item.message, self._talk.sessions.get(item.session)) for item in held):
-            if attachment is None or message.id is None:
+        for held in self._talk.held.take():
+            attachment, message = self._talk.sessions[held.session], held.message
+            if message.id is None:
                 continue
             if message.method == "initialize":
-                attachment.greeting = Greeting.NONE
+                attachment.refused()
             commands += self._talk.fail(attachment, message.id, jsonrpc.INTERNAL_ERROR, text, data)
         return commands
 
     def stopping(self) -> list[Command]:
-        """The child is about to be stopped: answer its open callbacks, or it may not end on EOF (pitfall 49)."""
-        commands: list[Command] = []
-        for ours, callback in self._talk.callbacks.abandon():
-            commands += [ToServer(backcalls.refusal(callback)), *self._talk.cancel_at_host(ours)]
-        return commands
+        """The child is about to be stopped: answer its open callbacks, or it may not end on EOF (pitfall 49).
+
+        From now on hosts wait for the next child; what this one has, it may still answer.
+        """
+        self._talk.discovery.stopping()
+        return self._talk.callbacks.abandon()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
 from supervisord_mcp.errors import FramingError
-from supervisord_mcp.protocol import jsonrpc
-from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
+from supervisord_mcp.protocol import jsonrpc, mcp
+from supervisord_mcp.protocol.jsonrpc import Members, Message
 
 #: Keys of the modern per-request envelope; a legacy server may answer -32600 to them (pitfall 15).
 _ENVELOPE = (
@@ -16,21 +20,52 @@ _ENVELOPE = (
 )
 
 
+class _Params(msgspec.Struct):
+    """The two parameters of a request that may have to change; the others are only checked to be JSON."""
+
+    task: Raw | UnsetType = UNSET
+    meta: Raw | UnsetType = msgspec.field(name="_meta", default=UNSET)
+
+
+_FIRST = b'{"_meta":'
+_params = msgspec.json.Decoder(_Params)
+
+
 def fault(message: Message) -> str | None:
     """Return why a host's message is no valid JSON-RPC, or None."""
-    version = message.members.get("jsonrpc")
-    if version is None or bytes(version) != b'"2.0"':
+    if message.members.get("jsonrpc") != jsonrpc.VERSION:
         return 'jsonrpc must be "2.0"'
-    if message.id is not None and not jsonrpc.valid_id(message.id):
-        return "id must be a string or an integer"
-    if message.method is None and message.id is None:
-        return "an answer needs an id"
-    return None
+    if message.id is not None:
+        return None if jsonrpc.valid_id(message.id) else "id must be a string or an integer"
+    return "an answer needs an id" if message.method is None else None
 
 
 def batch_fault(message: Message) -> str | None:
     """Return why a message must not be part of a batch, or None (protocol.md 1.1)."""
     return "initialize must not be part of a batch" if message.method == "initialize" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What `initialize` says: the version to use, and the capabilities and the name of the client."""
+
+    version: str
+    capabilities: dict[str, Any]
+    client: dict[str, Any]
+
+
+def opening(message: Message) -> Opening:
+    """Given `initialize`, return what it says. Raise `FramingError` if a part is missing or malformed."""
+    params = message.params()
+    version = jsonrpc.string_of(params.get("protocolVersion"))
+    capabilities = jsonrpc.value_of(params.get("capabilities", b"{}"))
+    if version is None or not isinstance(capabilities, dict):
+        text = "initialize needs protocolVersion (a string) and capabilities (an object)"
+        raise FramingError(text, jsonrpc.INVALID_PARAMS)
+    if not mcp.is_version(version):
+        raise FramingError(f"protocolVersion {version!r} is no version of MCP", jsonrpc.INVALID_PARAMS)
+    client = jsonrpc.value_of(params.get("clientInfo"))
+    return Opening(mcp.negotiate(version), capabilities, client if isinstance(client, dict) else {})
 
 
 def uri(message: Message) -> str:
@@ -44,9 +79,10 @@ def uri(message: Message) -> str:
 def number(identity: bytes) -> int | None:
     """Given the raw text of an id from a server, return the upstream id it means; some return numbers as text."""
     try:
-        return int(identity.strip(b'"'))
+        return int(identity)
     except ValueError:
-        return None
+        text = identity.strip(b'"')
+        return int(text) if text.isdigit() and len(text) < 20 else None
 
 
 def accepts_tasks(capabilities: dict[str, Any]) -> bool:
@@ -57,35 +93,61 @@ def accepts_tasks(capabilities: dict[str, Any]) -> bool:
     return found is not None
 
 
-def upstream_members(message: Message, upstream: int, tasks: bool) -> tuple[Members, Text | None, bool]:
-    """Given a host's request, return (its members as sent upstream, the host's progress token, whether a task runs).
+def rewrite(message: Message, upstream: int, capabilities: dict[str, Any]) -> tuple[bytes | None, bool]:
+    """Given a host's request, make it the one sent upstream; return (the host's progress token, whether a task runs).
 
-    The upstream progress token is the upstream id. Parameters that need no change keep their very bytes.
+    The upstream progress token is the upstream id. Parameters that need no change keep their very bytes. Raise
+    `FramingError` if the parameters are no object or the token is none.
     """
     members = message.members
-    members["id"] = b"%d" % upstream
-    if "params" not in members:
-        return members, None, False
-    params = message.params()
-    task = "task" in params and message.method == "tools/call"
-    changed = False
-    if task and not tasks:
-        # A receiver without the capability must ignore the member (pitfall 65).
-        del params["task"]
-        task, changed = False, True
-    token: Text | None = None
-    if "_meta" in params:
-        meta = jsonrpc.members_of(params["_meta"])
-        for key in _ENVELOPE:
-            changed = meta.pop(key, None) is not None or changed
-        token = meta.get("progressToken")
-        if token is not None:
-            if not jsonrpc.valid_id(bytes(token)):
-                raise FramingError("progressToken must be a string or an integer", jsonrpc.INVALID_PARAMS)
-            meta["progressToken"] = members["id"]
-        if token is not None or changed:
-            params["_meta"] = jsonrpc.object_text(meta)
-            changed = True
-    if changed:
-        members["params"] = jsonrpc.object_text(params)
-    return members, token, task
+    identity = members["id"] = Raw(b"%d" % upstream)
+    raw = members.get("params", jsonrpc.NULL)
+    if raw == jsonrpc.NULL:
+        return None, False
+    try:
+        params = _params.decode(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FramingError(f"params of {message.method} must be an object", jsonrpc.INVALID_PARAMS) from error
+    token: bytes | None = None
+    if params.meta is not UNSET:
+        token, meta = _rewrite_meta(params.meta, identity)
+        if meta is not None:
+            members["params"] = _with_meta(raw, params.meta, meta)
+    if params.task is UNSET or message.method != "tools/call":
+        return token, False
+    if accepts_tasks(capabilities):
+        return token, True
+    # A receiver without the capability must ignore the member (pitfall 65).
+    plain = jsonrpc.members_of(members["params"])
+    del plain["task"]
+    members["params"] = Raw(jsonrpc.object_text(plain))
+    return token, False
+
+
+def _rewrite_meta(raw: Raw, identity: Raw) -> tuple[bytes | None, bytes | None]:
+    """Return (the host's progress token, the new text of ``_meta`` if it changes)."""
+    meta: Members = jsonrpc.members_of(raw)
+    size = len(meta)
+    for key in _ENVELOPE:
+        meta.pop(key, None)
+    token = meta.get("progressToken", jsonrpc.NULL)
+    if token == jsonrpc.NULL:
+        return None, jsonrpc.object_text(meta) if len(meta) < size else None
+    text = bytes(token)
+    if not jsonrpc.valid_id(text):
+        raise FramingError("progressToken must be a string or an integer", jsonrpc.INVALID_PARAMS)
+    meta["progressToken"] = identity
+    return text, jsonrpc.object_text(meta)
+
+
+def _with_meta(params: Raw, old: Raw, new: bytes) -> Raw:
+    """Return the parameters with another ``_meta``; the rest keeps its bytes, duplicate keys included, where it can.
+
+    Every client known writes ``_meta`` as the first or the last parameter, and without blanks.
+    """
+    text, part = bytes(params), bytes(old)
+    if text.endswith(part + b"}"):
+        return Raw(b"".join((text[: -len(part) - 1], new, b"}")))
+    if text.startswith(_FIRST + part):
+        return Raw(b"".join((_FIRST, new, text[len(_FIRST) + len(part) :])))
+    return Raw(jsonrpc.object_text({**jsonrpc.members_of(params), "_meta": new}))

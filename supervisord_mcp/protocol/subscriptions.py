@@ -6,21 +6,42 @@ from dataclasses import dataclass, field
 
 from supervisord_mcp.protocol.commands import SessionKey
 
-#: A host's request to subscribe that waits for the server's answer.
-Waiter = tuple[SessionKey, bytes]
+
+@dataclass(slots=True)
+class Waiter:
+    """A host's request to subscribe that waits for the server; not ``stays`` where the host took it back since."""
+
+    session: SessionKey
+    identity: bytes
+    stays: bool = True
 
 
 @dataclass(slots=True)
 class Subscription:
-    """One URI: the hosts that hold it, and those that wait for the first one's answer.
+    """One URI: the hosts that hold it, and those that wait for the server's answer.
 
-    ``asking`` is true while a `resources/subscribe` is on its way; ``confirmed`` once the server accepted it.
+    ``asking`` is true while a `resources/subscribe` is on its way; ``confirmed`` once the server accepted it. While
+    one is on its way the entry stays even if nobody wants it any more, so that there are never two.
     """
 
     holders: set[SessionKey] = field(default_factory=set)
     waiters: list[Waiter] = field(default_factory=list)
     asking: bool = False
     confirmed: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any host holds it or waits for it."""
+        return bool(self.holders or self.waiters)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What follows when the server accepts: whom to answer, who had it before, whether nobody wants it any more."""
+
+    waiters: list[Waiter]
+    before: set[SessionKey]
+    unwanted: bool
 
 
 class Subscriptions:
@@ -42,58 +63,65 @@ class Subscriptions:
         if entry.confirmed:
             entry.holders.add(session)
             return True, False
-        entry.waiters.append((session, identity))
+        entry.waiters.append(Waiter(session, identity))
         ask = not entry.asking
         entry.asking = True
         return False, ask
 
-    def accepted(self, uri: str) -> tuple[list[Waiter], bool]:
-        """The server accepted; return (hosts to answer, whether nobody wants it any more)."""
-        entry = self._by_uri.setdefault(uri, Subscription())
+    def accepted(self, uri: str) -> Accepted:
+        """The server accepted."""
+        entry = self._by_uri[uri]
         entry.asking, entry.confirmed = False, True
         waiters, entry.waiters = entry.waiters, []
-        entry.holders.update(session for session, _ in waiters)
+        before = set(entry.holders)
+        entry.holders.update(waiter.session for waiter in waiters if waiter.stays)
         unwanted = not entry.holders
         if unwanted:
             del self._by_uri[uri]
-        return waiters, unwanted
+        return Accepted(waiters, before, unwanted)
 
     def rejected(self, uri: str) -> tuple[Waiter | None, bool]:
         """The server refused; return (the host whose request that was, whether to ask again for the next one)."""
-        entry = self._by_uri.setdefault(uri, Subscription())
-        entry.asking = False
+        entry = self._by_uri[uri]
         first = entry.waiters.pop(0) if entry.waiters else None
-        again = bool(entry.waiters)
-        entry.asking = again
-        if not again:
+        entry.asking = bool(entry.waiters)
+        if not entry.asking:
             # Holders without confirmation stem from before a restart: the server no longer has the resource.
-            self._by_uri.pop(uri, None)
-        return first, again
+            del self._by_uri[uri]
+        return first, entry.asking
 
     def unsubscribe(self, session: SessionKey, uri: str) -> bool:
         """A host lets go; return whether the server has to be told (the last one left)."""
         entry = self._by_uri.get(uri)
-        if entry is None or session not in entry.holders:
+        if entry is None:
             return False
         entry.holders.discard(session)
-        if entry.holders or entry.waiters:
-            return False
-        del self._by_uri[uri]
-        return entry.confirmed
+        for waiter in entry.waiters:
+            if waiter.session == session:
+                waiter.stays = False
+        return self._release(uri, entry)
 
     def cancel(self, session: SessionKey, identity: bytes) -> None:
         """A host no longer waits for its subscription."""
         for entry in self._by_uri.values():
-            entry.waiters = [waiter for waiter in entry.waiters if waiter != (session, identity)]
+            entry.waiters = [w for w in entry.waiters if (w.session, w.identity) != (session, identity)]
 
     def leave(self, session: SessionKey) -> list[str]:
         """A host is gone; return the URIs that the server has to be told nobody wants any more."""
         gone = []
         for uri, entry in list(self._by_uri.items()):
-            entry.waiters = [waiter for waiter in entry.waiters if waiter[0] != session]
-            if session in entry.holders and self.unsubscribe(session, uri):
+            entry.holders.discard(session)
+            entry.waiters = [waiter for waiter in entry.waiters if waiter.session != session]
+            if self._release(uri, entry):
                 gone.append(uri)
         return gone
+
+    def _release(self, uri: str, entry: Subscription) -> bool:
+        """Forget an entry that nobody wants; return whether the server holds it."""
+        if entry.wanted or entry.asking:
+            return False
+        del self._by_uri[uri]
+        return entry.confirmed
 
     def restore(self, session: SessionKey, uris: list[str]) -> None:
         """Take over what a host held before the daemon was restarted."""
@@ -105,8 +133,7 @@ class Subscriptions:
         for uri, entry in list(self._by_uri.items()):
             entry.asking = entry.confirmed = False
             entry.waiters.clear()
-            if not entry.holders:
-                del self._by_uri[uri]
+            self._release(uri, entry)
 
     def to_replay(self) -> list[str]:
         """Return the URIs to subscribe again at a new child, and note that they are being asked for."""
@@ -122,9 +149,10 @@ class Subscriptions:
         subscribed prefix is meant, and failing that every subscriber.
         """
         entry = self._by_uri.get(uri)
-        if entry is not None:
+        if entry is not None and entry.holders:
             return entry.holders
-        prefixes = [known for known in self._by_uri if uri.startswith(known)]
+        held = {known: entry.holders for known, entry in self._by_uri.items() if entry.holders}
+        prefixes = [known for known in held if uri.startswith(known)]
         if prefixes:
-            return self._by_uri[max(prefixes, key=len)].holders
-        return {session for entry in self._by_uri.values() for session in entry.holders}
+            return held[max(prefixes, key=len)]
+        return {session for holders in held.values() for session in holders}

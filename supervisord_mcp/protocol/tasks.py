@@ -5,7 +5,8 @@ from __future__ import annotations
 from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.catalogue import array_text, items_of
 from supervisord_mcp.protocol.commands import SessionKey
-from supervisord_mcp.protocol.jsonrpc import Message
+from supervisord_mcp.protocol.jsonrpc import Message, Text
+from supervisord_mcp.protocol.pending import Pending
 
 #: Requests that name one task.
 BY_ID = frozenset({"tasks/get", "tasks/result", "tasks/cancel"})
@@ -13,40 +14,61 @@ _TERMINAL = frozenset({"completed", "failed", "cancelled"})
 
 
 class Tasks:
-    """The tasks of one child, by id, with their owner and the upstream progress token that stays alive for them."""
+    """The tasks of one child, by id, with their owner and, while they run, the call whose progress token lives on."""
 
     def __init__(self) -> None:
         self._owner: dict[str, SessionKey] = {}
-        self._tokens: dict[str, int] = {}
+        self._calls: dict[str, int] = {}
+        self._running: dict[int, Pending] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._tokens)
+        return bool(self._running)
 
     def owns(self, session: SessionKey, task: str | None) -> bool:
         """Whether the task is this host's."""
         return task is not None and self._owner.get(task) == session
 
-    def created(self, session: SessionKey, result: jsonrpc.Text, token: int) -> bool:
-        """Given the result of a call with ``task``, note the owner; return whether a task was created."""
-        task = jsonrpc.string_of(jsonrpc.members_of(jsonrpc.members_of(result).get("task", b"null")).get("taskId"))
-        if task is None:
-            return False
-        self._owner[task] = session
-        self._tokens[task] = token
-        return True
+    def running(self, upstream: int) -> Pending | None:
+        """Given the upstream id of an answered call, return the call if the task it created still runs."""
+        return self._running.get(upstream)
 
-    def status(self, notification: Message) -> tuple[SessionKey | None, int | None]:
-        """Given `notifications/tasks/status`, return (the owner, the progress token that ended with the task)."""
+    def created(self, call: Pending, result: Text, upstream: int) -> None:
+        """Given the result of a call that asked for a task, note the task and its owner, if there is one."""
+        task = jsonrpc.members_of(jsonrpc.members_of(result).get("task"))
+        name = jsonrpc.string_of(task.get("taskId"))
+        if name is None or call.session is None:
+            return
+        self._end(name)
+        self._owner[name] = call.session
+        if jsonrpc.string_of(task.get("status")) not in _TERMINAL:
+            self._calls[name] = upstream
+            self._running[upstream] = call
+
+    def status(self, notification: Message) -> SessionKey | None:
+        """Given `notifications/tasks/status`, return the owner of the task it is about."""
         params = notification.params()
-        task = jsonrpc.string_of(params.get("taskId"))
-        if task is None:
-            return None, None
-        ended = None
+        name = jsonrpc.string_of(params.get("taskId"))
+        if name is None:
+            return None
         if jsonrpc.string_of(params.get("status")) in _TERMINAL:
-            ended = self._tokens.pop(task, None)
-        return self._owner.get(task), ended
+            self._end(name)
+        return self._owner.get(name)
 
-    def filtered(self, session: SessionKey, result: jsonrpc.Text) -> bytes:
+    def answered(self, request: Pending, answer: Message) -> None:
+        """Given the answer to a request that names a task, note whether the task has ended: servers need not say so."""
+        name = request.task
+        if name is None:
+            return
+        result = answer.members.get("result")
+        if result is None:
+            # The server does not know it any more, or its call failed; either way nothing will come of it.
+            error = jsonrpc.members_of(answer.members.get("error"))
+            if request.method == "tasks/result" or jsonrpc.value_of(error.get("code")) == jsonrpc.INVALID_PARAMS:
+                self._end(name)
+        elif request.method == "tasks/result" or _status(result) in _TERMINAL:
+            self._end(name)
+
+    def filtered(self, session: SessionKey, result: Text) -> bytes:
         """Given the result of `tasks/list`, return it with this host's tasks only."""
         members = jsonrpc.members_of(result)
         mine = tuple(
@@ -56,14 +78,23 @@ class Tasks:
         )
         return jsonrpc.object_text({**members, "tasks": array_text(mine)})
 
-    def leave(self, session: SessionKey) -> list[int]:
-        """A host is gone; its tasks belong to nobody. Return the progress tokens that ended."""
-        gone = [task for task, owner in self._owner.items() if owner == session]
-        for task in gone:
-            del self._owner[task]
-        return [self._tokens.pop(task) for task in gone if task in self._tokens]
+    def leave(self, session: SessionKey) -> None:
+        """A host is gone; its tasks belong to nobody."""
+        for name in [name for name, owner in self._owner.items() if owner == session]:
+            self._end(name)
+            del self._owner[name]
 
     def child_lost(self) -> None:
         """The child is gone and all its tasks with it."""
         self._owner.clear()
-        self._tokens.clear()
+        self._calls.clear()
+        self._running.clear()
+
+    def _end(self, name: str) -> None:
+        upstream = self._calls.pop(name, None)
+        if upstream is not None:
+            del self._running[upstream]
+
+
+def _status(result: Text) -> str | None:
+    return jsonrpc.string_of(jsonrpc.members_of(result).get("status"))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections import deque
+from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
-from supervisord_mcp.protocol import callbacks as backcalls
-from supervisord_mcp.protocol import jsonrpc, mcp, requests
-from supervisord_mcp.protocol.attachment import Greeting
-from supervisord_mcp.protocol.callbacks import Callback
-from supervisord_mcp.protocol.commands import Command, Learned, Note, Ready, ToServer, ToSession, Weight
-from supervisord_mcp.protocol.conversation import Conversation, Pending
-from supervisord_mcp.protocol.framing import Oversized
-from supervisord_mcp.protocol.jsonrpc import Message, Text
+from supervisord_mcp.protocol import jsonrpc, mcp, requests, salvage
+from supervisord_mcp.protocol.attachment import Attachment
+from supervisord_mcp.protocol.catalogue import items_of
+from supervisord_mcp.protocol.commands import Command, Note, Ready, SessionKey, ToServer, ToSession, Weight
+from supervisord_mcp.protocol.conversation import Conversation
+from supervisord_mcp.protocol.framing import KEPT, Oversized
+from supervisord_mcp.protocol.jsonrpc import Message
+from supervisord_mcp.protocol.pending import Pending
+from supervisord_mcp.protocol.tasks import BY_ID
+
+#: A result that is no result of the legacy era is never longer than this.
+_SHORT = 4096
+#: Requests whose answers have to be looked into.
+_READ = frozenset({"tasks/list", *BY_ID, *mcp.LISTINGS})
 
 
 class Upstream:
@@ -24,72 +30,135 @@ class Upstream:
     def from_server(self, line: bytes | Oversized) -> list[Command]:
         """The child sent a line."""
         if isinstance(line, Oversized):
-            return self._server_oversized(line)
+            return self._oversized(line)
         try:
-            message = jsonrpc.lenient(line)
+            message = jsonrpc.parse(line)
         except FramingError:
-            return [Note("noise", line[:200].decode(errors="replace"))] if line.strip() else []
-        if message.method is None:
-            return self._server_answer(message)
-        try:
-            if message.id is None:
-                return self._server_notification(message)
-            return self._server_request(message, message.id)
-        except FramingError as error:
-            return [Note("noise", error.message)]
+            return self._unparsed(line)
+        if len(line) < _SHORT and b'"resultType"' in line:
+            self._refuse_modern(message)
+        return self._dispatch(message)
 
-    def _server_oversized(self, line: Oversized) -> list[Command]:
-        raw = jsonrpc.find_id(line.head, line.tail)
-        upstream = requests.number(raw) if raw is not None else None
+    # What is no proper message
+
+    def _unparsed(self, line: bytes) -> list[Command]:
+        text = salvage.bare(line)
+        if not text:
+            return []
+        if text.startswith(b"[") and (commands := self._batch(text)) is not None:
+            return commands
+        try:
+            return self._dispatch(salvage.lenient(text))
+        except FramingError as error:
+            noise: list[Command] = [Note("noise", text[:200].decode(errors="replace"))]
+            seen = salvage.outline(text[:KEPT])
+            if seen.answers and not seen.asks and seen.identity is not None:
+                upstream = requests.number(seen.identity)
+                if upstream in self._talk.pending:
+                    # Nobody will send that answer again: the host would wait for ever.
+                    noise += self._fail(upstream, f"sent an answer that cannot be read: {error.message}")
+            return noise
+
+    def _batch(self, line: bytes) -> list[Command] | None:
+        """A server of 2025-03-26 may answer in arrays, whoever asked."""
+        try:
+            messages = [jsonrpc.parse(item) for item in items_of(line)]
+        except FramingError:
+            return None
+        return [command for message in messages for command in self._dispatch(message)]
+
+    def _oversized(self, line: Oversized) -> list[Command]:
+        text = f"sent a message of {line.length} bytes, longer than max_message"
+        note = Note("noise", f"the server {text}")
+        seen = salvage.outline(line.head, line.tail)
+        if seen.asks:
+            if seen.identity is None:
+                return [note]
+            error = jsonrpc.error_line(seen.identity, jsonrpc.INVALID_REQUEST, "the message is too long")
+            return [note, ToServer(error)]
+        upstream = None if seen.identity is None else requests.number(seen.identity)
         if upstream not in self._talk.pending:
             # The oldest one is the best guess; leaving all of them open is certainly wrong.
             upstream = next(iter(self._talk.pending), None)
-        text = f"server '{self._talk.server}' sent a message of {line.length} bytes, longer than max_message"
-        if upstream is None:
-            return [Note("noise", text)]
-        error = jsonrpc.error_line(b"%d" % upstream, jsonrpc.INTERNAL_ERROR, text, {"reason": "message_too_long"})
-        return [Note("noise", text), *self._server_answer(jsonrpc.parse(error))]
+        return [note] if upstream is None else [note, *self._fail(upstream, text)]
 
-    def _server_answer(self, message: Message) -> list[Command]:
+    def _fail(self, upstream: int, text: str) -> list[Command]:
+        reason = {"reason": "message_lost"}
+        told = f"server '{self._talk.server}' {text}"
+        line = jsonrpc.error_line(b"%d" % upstream, jsonrpc.INTERNAL_ERROR, told, reason)
+        return self._dispatch(jsonrpc.parse(line))
+
+    def _refuse_modern(self, message: Message) -> None:
+        """Make an error of a result that only the modern era knows: a legacy host takes it for success (pitfall 45)."""
+        kind = jsonrpc.string_of(jsonrpc.members_of(message.members.get("result")).get("resultType"))
+        if kind in ("task", "input_required"):
+            text = f"server '{self._talk.server}' answered with resultType {kind}, which nobody asked for"
+            del message.members["result"]
+            message.members["error"] = Raw(jsonrpc.text_of({"code": jsonrpc.INTERNAL_ERROR, "message": text}))
+
+    # Messages
+
+    def _dispatch(self, message: Message) -> list[Command]:
+        if message.members.get("jsonrpc") != jsonrpc.VERSION:
+            return [Note("noise", jsonrpc.encode(message.members)[:200].decode(errors="replace").strip())]
+        if message.method is None:
+            return self._answer(message)
+        try:
+            if message.id is None:
+                return self._notification(message)
+            if message.method == "ping":
+                return [ToServer(jsonrpc.result_line(message.id, b"{}"))]
+            return self._talk.callbacks.from_child(message)
+        except FramingError as error:
+            note = Note("noise", error.message)
+            if message.id is None:
+                return [note]
+            return [note, ToServer(jsonrpc.error_line(message.id, error.rpc_code, error.message))]
+
+    def _answer(self, message: Message) -> list[Command]:
         upstream = requests.number(message.id or b"")
         pending = self._talk.pending.pop(upstream, None) if upstream is not None else None
-        if pending is None:
+        if pending is None or upstream is None:
             known = upstream is not None and 0 < upstream <= self._talk.last_id
             return [Note("late" if known else "unknown", "an answer that nobody waits for")]
-        if pending.reply is not None:
+        if pending.session is None:
             return self._own_answer(pending, message)
-        assert pending.session is not None
-        assert upstream is not None
-        attachment = self._talk.sessions.get(pending.session)
-        if attachment is None:
-            return [Note("late", "an answer for a host that is gone")]
-        members = message.members
-        result = members.get("result")
-        if result is not None:
-            if pending.task and self._talk.tasks.created(pending.session, result, upstream):
-                self._talk.task_tokens[upstream] = pending
-            elif pending.method == "tasks/list":
-                members["result"] = self._talk.tasks.filtered(pending.session, result)
-        members["id"] = pending.identity
-        return [*attachment.answer(pending.identity, jsonrpc.encode(members))]
+        attachment = self._talk.sessions[pending.session]
+        if pending.augmented or pending.method in _READ:
+            self._read_answer(attachment, pending, message, upstream)
+        message.members["id"] = Raw(pending.identity)
+        return [*attachment.answer(pending.identity, jsonrpc.encode(message.members))]
+
+    def _read_answer(self, attachment: Attachment, pending: Pending, message: Message, upstream: int) -> None:
+        result = message.members.get("result")
+        if pending.task is not None:
+            self._talk.tasks.answered(pending, message)
+        elif result is None:
+            return
+        elif pending.augmented:
+            self._talk.tasks.created(pending, result, upstream)
+        elif pending.method == "tasks/list":
+            message.members["result"] = Raw(self._talk.tasks.filtered(attachment.key, result))
+        elif pending.method in mcp.LISTINGS:
+            cursor = jsonrpc.members_of(result).get("nextCursor")
+            attachment.lists.answered(pending.method, None if cursor is None else bytes(cursor))
 
     def _own_answer(self, pending: Pending, message: Message) -> list[Command]:
         assert pending.reply is not None
-        commands = pending.reply(message)
-        expanded: list[Command] = []
-        for command in commands:
-            expanded.append(command)
+        commands: list[Command] = []
+        for command in pending.reply(message):
+            commands.append(command)
             if isinstance(command, Ready):
-                expanded += self._resume_child()
-            elif isinstance(command, Learned):
-                expanded += [c for kind in command.changed for c in self._talk.announce(kind)]
-        return expanded
+                commands += self._resume()
+        return commands
 
-    def _resume_child(self) -> list[Command]:
+    def _resume(self) -> list[Command]:
+        """The child is ready: it gets what hosts had set, then what was held for it, in order."""
         commands = [*self._talk.raise_level(), *self._talk.replay_subscriptions()]
-        held, self._talk.held = self._talk.held, deque()
-        for message, attachment in ((item.message, self._talk.sessions.get(item.session)) for item in held):
-            if attachment is None or message.id is None:
+        for held in self._talk.held.take():
+            attachment, message = self._talk.sessions[held.session], held.message
+            if message.id is None:
+                commands.append(ToServer(jsonrpc.encode(message.members)))
                 continue
             del attachment.open[message.id]
             try:
@@ -101,83 +170,60 @@ class Upstream:
                 commands += self._talk.fail(attachment, message.id, error.rpc_code, error.message)
         return commands
 
-    def _server_request(self, message: Message, identity: bytes) -> list[Command]:
-        assert message.method is not None
-        if message.method == "ping":
-            return [ToServer(jsonrpc.result_line(identity, b"{}"))]
-        host = (
-            next((a for a in self._talk.sessions.values() if a.greeting is Greeting.DONE), None)
-            if self._talk.relay
-            else None
-        )
-        needed = backcalls.NEEDS.get(message.method)
-        if host is None or (needed is not None and needed not in host.capabilities):
-            text = f"Method not found: {message.method} (no client of this server offers it)"
-            note = Note("callback", f"{message.method} was refused: no host can be asked")
-            return [note, ToServer(jsonrpc.error_line(identity, jsonrpc.METHOD_NOT_FOUND, text))]
-        params = message.params()
-        meta = jsonrpc.members_of(params.get("_meta", b"{}"))
-        token = meta.get("progressToken")
-        ours = self._talk.callbacks.open(Callback(identity, message.method, None if token is None else bytes(token)))
-        members: dict[str, Text] = {**message.members, "id": b"%d" % ours}
-        if token is not None:
-            changed = jsonrpc.object_text({**meta, "progressToken": b"%d" % ours})
-            members["params"] = jsonrpc.object_text({**params, "_meta": changed})
-        return [ToSession(host.key, jsonrpc.encode(members))]
+    # Notifications
 
-    def _server_notification(self, message: Message) -> list[Command]:
+    def _notification(self, message: Message) -> list[Command]:
         match message.method:
             case "notifications/progress":
-                return self._server_progress(message)
+                return self._progress(message)
             case "notifications/message":
-                return self._server_log(message)
+                return self._log(message)
             case "notifications/resources/updated":
                 uri = jsonrpc.string_of(message.params().get("uri")) or ""
                 line = jsonrpc.encode(message.members)
                 return [ToSession(key, line) for key in sorted(self._talk.subscriptions.interested(uri))]
             case "notifications/cancelled":
-                ours = self._talk.callbacks.cancelled(bytes(message.params().get("requestId", b"")))
-                return [] if ours is None else self._talk.cancel_at_host(ours)
+                return self._talk.callbacks.cancelled(message.params())
             case "notifications/tasks/status":
-                owner, ended = self._talk.tasks.status(message)
-                if ended is not None:
-                    self._talk.task_tokens.pop(ended, None)
-                return [ToSession(owner, jsonrpc.encode(message.members))] if owner in self._talk.sessions else []
-        if message.method in mcp.CHANGED:
-            return [*self._talk.announce(mcp.CHANGED[message.method]), *self._talk.discovery.refresh()]
-        if self._talk.relay:
-            return [ToSession(key, jsonrpc.encode(message.members)) for key in self._talk.sessions]
-        return [Note("unrouted", f"{message.method} names no host and was dropped")]
+                owner = self._talk.tasks.status(message)
+                return [] if owner is None else [ToSession(owner, jsonrpc.encode(message.members))]
+            case method if method in mcp.CHANGED:
+                return self._talk.discovery.changed(mcp.CHANGED[method])
+        return self._talk.callbacks.from_child(message)
 
-    def _server_progress(self, message: Message) -> list[Command]:
+    def _progress(self, message: Message) -> list[Command]:
         params = message.params()
         upstream = requests.number(bytes(params.get("progressToken", b"")))
-        pending = None if upstream is None else self._talk.pending.get(upstream) or self._talk.task_tokens.get(upstream)
-        if pending is None or pending.token is None or pending.session not in self._talk.sessions:
+        pending = None
+        if upstream is not None:
+            pending = self._talk.pending.get(upstream) or self._talk.tasks.running(upstream)
+        if pending is None or pending.token is None or pending.session is None:
             return [Note("late", "progress that no host waits for")]
         value = jsonrpc.value_of(params.get("progress"))
         if not isinstance(value, int | float) or (pending.progress is not None and value <= pending.progress):
             return [Note("late", "progress that does not increase")]
         pending.progress = value
-        rewritten = jsonrpc.object_text({**params, "progressToken": pending.token})
-        line = jsonrpc.encode({**message.members, "params": rewritten})
-        return [ToSession(pending.session, line, Weight.DROPPABLE)]
+        params["progressToken"] = Raw(pending.token)
+        message.members["params"] = Raw(jsonrpc.object_text(params))
+        return [ToSession(pending.session, jsonrpc.encode(message.members), Weight.DROPPABLE)]
 
-    def _server_log(self, message: Message) -> list[Command]:
-        rank = mcp.LEVELS.get(jsonrpc.string_of(message.params().get("level")) or "", mcp.LEVELS["info"])
+    def _log(self, message: Message) -> list[Command]:
+        rank = mcp.LEVELS.get(jsonrpc.string_of(message.params().get("level")) or "", mcp.LEVELS[mcp.DEFAULT_LEVEL])
         calling = self._talk.eligible()
-        if len(calling) > 1 and len(self._talk.sessions) > 1:
-            # Nothing on the wire says whose call this is about (pitfall 28): showing it to the wrong host is worse.
-            return [Note("message", jsonrpc.encode(message.members).decode(errors="replace").strip())]
         line = jsonrpc.encode(message.members)
-        commands: list[Command] = []
-        for attachment in self._talk.sessions.values():
-            if attachment.greeting is not Greeting.DONE or (calling and attachment.key not in calling):
-                continue
-            if attachment.level is None:
-                fits = bool(calling) or len(self._talk.sessions) == 1
-            else:
-                fits = rank >= mcp.LEVELS[attachment.level]
-            if fits:
-                commands.append(ToSession(attachment.key, line, Weight.DROPPABLE))
-        return commands
+        if len(calling) > 1:
+            # Nothing on the wire says whose call this is about (pitfall 28): showing it to the wrong host is worse.
+            return [Note("message", line.decode(errors="replace").strip())]
+        return [
+            ToSession(attachment.key, line, Weight.DROPPABLE)
+            for attachment in self._talk.sessions.values()
+            if attachment.done and (not calling or attachment.key in calling) and self._shows(attachment, rank, calling)
+        ]
+
+    def _shows(self, attachment: Attachment, rank: int, calling: set[SessionKey]) -> bool:
+        """Whether a log message of that rank is shown to a host, by the level that it asked for."""
+        if attachment.level is not None:
+            return rank >= mcp.LEVELS[attachment.level]
+        if not calling and len(self._talk.sessions) > 1:
+            return False  # it never asked for any, and this one may be about another host
+        return self._talk.level is None or rank >= mcp.LEVELS[mcp.DEFAULT_LEVEL]

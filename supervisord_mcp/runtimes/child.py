@@ -21,6 +21,8 @@ from supervisord_mcp.runtimes.tree import Tree
 #: none of their own code runs any more.
 _STUCK_SECONDS = 10.0
 _SWEEP_SECONDS = (0.002, 0.1)
+#: How often an orphan that cannot be told apart is looked at again: an execve takes no longer.
+_UNSETTLED_SWEEPS = 4
 
 
 class ProcessChild(Child):
@@ -37,14 +39,19 @@ class ProcessChild(Child):
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[ExitStatus] = self._loop.create_future()
         self._give_up = 0.0
+        self._unsettled = 0
         orphans.own(self.pid)
         self._tree = Tree(self.pid, marker)
         self._loop.add_reader(self._pidfd, self._leader_exited)
 
-    def add_wrapper(self, pid: int) -> None:
-        """Note a process of the tree that only holds the others: it is killed with them but gets no other signal."""
-        self._wrappers.add(pid)
-        self._tree.include(pid)
+    def confine(self, inner: int) -> None:
+        """Note that the leader and ``inner`` only hold the others in a pid namespace.
+
+        Both are killed with the tree but get no other signal: the leader would take the namespace with it.
+        """
+        self._wrappers |= {self.pid, inner}
+        self._tree.include(inner)
+        orphans.confine(self.pid)
 
     @property
     def exited(self) -> bool:
@@ -97,8 +104,9 @@ class ProcessChild(Child):
         self._sweep(_SWEEP_SECONDS[0])
 
     def _sweep(self, pause: float) -> None:
-        gone = self._tree.kill() and not self._tree.unsettled
-        if gone or self._loop.time() >= self._give_up:
+        gone = self._tree.kill()
+        self._unsettled = self._unsettled + 1 if gone and self._tree.unsettled else 0
+        if (gone and self._unsettled in (0, _UNSETTLED_SWEEPS)) or self._loop.time() >= self._give_up:
             self._reap()
         else:
             self._loop.call_later(pause, self._sweep, min(pause * 2, _SWEEP_SECONDS[1]))

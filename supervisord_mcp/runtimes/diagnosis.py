@@ -114,7 +114,8 @@ def _forbidden_namespaces(remedy: str) -> tuple[str, str]:
         if _read(path) == closed:
             return _USERNS, f"Allow user namespaces: {command}"
     if _in_container():
-        return _CONTAINER_USERNS
+        # The signs of a container are also left in machines that were made from one, so both ways are shown.
+        return _CONTAINER_USERNS[0], f"{_CONTAINER_USERNS[1]} If it is no container: {remedy}"
     return _USERNS, remedy
 
 

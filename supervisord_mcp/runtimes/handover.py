@@ -27,8 +27,7 @@ async def hand_over(child: ProcessChild, spec: LaunchSpec, info: int, block: int
     inner = _inner_pid(await _read(info, until_end=True))
     if inner is None:
         raise await failed(child, spec)
-    child.add_wrapper(child.pid)
-    child.add_wrapper(inner)
+    child.confine(inner)
     # Here limits and listeners are set from outside: everything in the sandbox inherits them.
     with contextlib.suppress(BrokenPipeError):
         os.write(block, b"\n")

@@ -17,6 +17,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 # The process table is one per process, so is this: the children that have an owner who waits for them.
 _owned: set[int] = set()
+_confined: set[int] = set()
 
 
 def become_subreaper() -> None:
@@ -32,9 +33,20 @@ def own(pid: int) -> None:
     _owned.add(pid)
 
 
+def confine(pid: int) -> None:
+    """Note that nothing can leave an owned child: it has a pid namespace of its own."""
+    _confined.add(pid)
+
+
 def disown(pid: int) -> None:
     """Forget a child that has been reaped."""
     _owned.discard(pid)
+    _confined.discard(pid)
+
+
+def is_only_one(pid: int) -> bool:
+    """Whether strangers can come from no other living child: then they come from this one, or from one before it."""
+    return _owned - _confined <= {pid}
 
 
 def is_stranger(entry: proctable.Entry) -> bool:

@@ -27,12 +27,13 @@ class Tree:
     """The processes that began with one leader, which is the head of its own session and group."""
 
     def __init__(self, leader: int, marker: str) -> None:
+        #: Whether the last look met an orphan that could be read only a moment later.
+        self.unsettled = False
         self._leader = leader
         self._marker = marker
         # Who was seen in the tree once stays in it, also after it cleared its environment and lost its parent.
         self._known: set[tuple[int, int]] = set()
         self._held = True
-        self.unsettled = False
         self.include(leader)
 
     def include(self, pid: int) -> None:
@@ -96,11 +97,17 @@ class Tree:
 
     def _judge_by_marker(self, entry: Entry, found: dict[int, Entry]) -> None:
         text = proctable.environment(entry.pid)
-        if not text:
-            # In the middle of an execve the environment looks empty: an orphan in that state is to be looked at again.
-            self.unsettled |= text is not None and orphans.is_stranger(entry)
-        elif self._marker and f"{proctable.MARKER_VARIABLE}={self._marker}".encode() in text.split(b"\0"):
+        if text is None:
+            return
+        variables = text.split(b"\0")
+        if self._marker and f"{proctable.MARKER_VARIABLE}={self._marker}".encode() in variables:
             found[entry.pid] = entry
+        elif orphans.is_stranger(entry):
+            # It cleared its environment, or is in the middle of an execve, when the environment looks empty.
+            unmarked = not any(v.startswith(f"{proctable.MARKER_VARIABLE}=".encode()) for v in variables)
+            if unmarked and orphans.is_only_one(self._leader):
+                found[entry.pid] = entry
+            self.unsettled |= not text
 
     def _close_over(self, outside: list[Entry], found: dict[int, Entry]) -> None:
         present = {entry.pid for entry in outside}

@@ -10,7 +10,7 @@ from pathlib import Path
 PACKAGE = "supervisord_mcp"
 
 #: Files that are parts of another module, split off for their size.
-PARTS = {"pump": "shim", "starter": "shim"}
+PARTS = {"idlog": "journal", "pump": "shim", "starter": "shim"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

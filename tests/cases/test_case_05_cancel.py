@@ -32,7 +32,7 @@ async def test_a_cancel_reaches_the_call_of_its_own_host_only() -> None:
         upstream = journal.calls("slow")[0]["id"]
 
         sent = time.monotonic()
-        a.notify("notifications/cancelled", {"requestId": 101, "reason": "enough"})
+        a.cancel(101, "enough")
         await journal.wait(cancelled)
         assert cancelled(journal) == [upstream]
         assert journal.notes("notifications/cancelled")[0]["at"] - sent < 0.5
@@ -40,7 +40,7 @@ async def test_a_cancel_reaches_the_call_of_its_own_host_only() -> None:
 
         a.post_call("deaf", id=101, seconds=0.5)
         await journal.wait(lambda j: j.calls("deaf"))
-        a.notify("notifications/cancelled", {"requestId": 101})
+        a.cancel(101)
         assert (await a.call("echo", id=101, value="new")).text == "new"
         await asyncio.sleep(0.7)
         assert (await a.request("ping")).result == {}

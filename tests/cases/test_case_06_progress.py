@@ -59,7 +59,7 @@ async def test_no_progress_after_a_cancel() -> None:
         meta = {"progressToken": 5}
         host.post_call("slow", id=7, meta=meta, seconds=10)
         await d.journal("s").wait(lambda j: j.calls("slow"))
-        host.notify("notifications/cancelled", {"requestId": 7})
+        host.cancel(7)
         upstream = d.journal("s").calls("slow")[0]["params"]["_meta"]["progressToken"]
         for token in (upstream, 424242, "t"):
             params = json.dumps({"progressToken": token, "progress": 1})

@@ -40,7 +40,10 @@ async def test_a_host_that_stops_reading_hurts_nobody(kind: str) -> None:
         before = probe.rss(await d.pid())
         a.stop_read()
         a.post_call("flood", meta={"progressToken": 1}, bytes=40 * MIB, kind=kind)
-        await d.journal("s").wait(lambda j: [e for e in j.events("out") if e["id"] == j.calls("flood")[-1]["id"]], 30)
+        journal = d.journal("s")
+        await journal.wait(lambda j: j.calls("flood"))
+        flood = journal.calls("flood")[0]["id"]
+        await journal.wait(lambda j: [event for event in j.events("out") if event["id"] == flood], 30, "its end")
         assert await latency(b) < base + 0.25
         assert probe.rss(await d.pid()) - before < 2 * MIB + SLACK
         assert b.notes == []
@@ -63,6 +66,7 @@ async def test_answers_that_do_not_fit_end_the_session_of_that_host_with_a_reaso
         assert len(d.journal("s").runs()) == 1
 
 
+@pytest.mark.slow
 @bounded(90)
 async def test_a_server_that_stops_reading_hurts_only_its_own_hosts() -> None:
     async with daemon(fake("stuck", not_reading={"after": 8}), fake("s"), settings=SETTINGS) as d:

@@ -21,7 +21,7 @@ TREES: dict[str, dict[str, Any]] = {
     "a child that holds stdout": {"spawn_child": ["holds_stdout", "group"], "child_ignores_term": True},
     "a fork on each TERM": {"fork_on_term": True, "ignore_eof": True},
     "a stopped child": {"stop_self": 200},
-    "a shell that dies first": {"shell": "@CMD@ & wait", **STUBBORN, "spawn_child": "setsid"},
+    "a shell that dies first": {"shell": "exec 3<&0; @CMD@ <&3 3<&- & exec 3<&-; wait", **STUBBORN, "spawn_child": "setsid"},
 }
 
 

@@ -6,15 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-import supervisord_mcp
 from supervisord_mcp.cli import app
-from supervisord_mcp.protocol import control
 from tests.cli.conftest import Smcp
-from tests.cli.daemon import FakeDaemon, Stream
 
 ROOT = Path(__file__).parents[2]
 NAMES = [(command.name,) for command in app.COMMANDS] + [("config", command.name) for command in app.CONFIG_COMMANDS]
@@ -78,70 +74,6 @@ def test_usage_errors(smcp: Smcp, words: tuple[str, ...], told: str) -> None:
     assert ran.err.startswith("error[usage]: ")
     assert told in ran.err
     assert "--help" in ran.err
-
-
-def test_an_unexpected_error_is_one_line_and_where_to_look(
-    smcp: Smcp, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken() -> None:
-        raise ZeroDivisionError("oh no")
-
-    monkeypatch.setattr("supervisord_mcp.cli.listing.connected", broken)
-    ran = smcp("list")
-    assert ran.status == 1
-    assert ran.err.splitlines()[0] == "error[internal]: unexpected ZeroDivisionError: oh no"
-    assert str(home / "state" / "daemon.log") in ran.err
-    assert "smcp --debug" in ran.err
-    assert "Traceback" not in ran.err
-    assert "Traceback" in smcp("--debug", "list").err
-
-
-def test_debug_shows_where_our_own_errors_come_from(smcp: Smcp) -> None:
-    ran = smcp("--debug", "status")
-    assert ran.status == 3
-    assert "Traceback" in ran.err
-    assert "error[no-daemon]" in ran.err
-
-
-@pytest.mark.parametrize("words", [("status",), ("run",)])
-def test_ctrl_c(smcp: Smcp, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("supervisord_mcp.cli.status.connected", interrupted)
-    monkeypatch.setattr(supervisord_mcp, "daemon", SimpleNamespace(main=interrupted), raising=False)
-    ran = smcp(*words)
-    assert (ran.status, ran.out) == (130, "")
-    assert "Traceback" not in ran.err
-
-
-def test_run_is_the_daemon(smcp: Smcp, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    def daemon(*, on_demand: bool) -> int:
-        calls.append(on_demand)
-        return 7
-
-    monkeypatch.setattr(supervisord_mcp, "daemon", SimpleNamespace(main=daemon), raising=False)
-    assert smcp("run").status == 7
-    assert smcp("run", "--on-demand").status == 7
-    assert smcp("--debug", "run").status == 7
-    assert calls == [False, True, False]
-
-
-def test_a_reader_that_leaves_is_no_news(daemon: FakeDaemon, home: Path) -> None:
-    daemon.answers[control.Logs] = Stream([control.LogLine(line="x" * 1000)] * 1000)
-    script = f"{sys.executable} -m supervisord_mcp logs git | head -n 1"
-    ran = subprocess.run(
-        ["/bin/sh", "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "SMCP_HOME": str(home)},
-        check=False,
-    )
-    assert ran.stderr == ""
-    assert len(ran.stdout) == 1001
 
 
 # What is loaded

@@ -10,8 +10,16 @@ from pathlib import Path
 import pytest
 
 from supervisord_mcp import shim
-from supervisord_mcp.cli.client import Client, connected
-from supervisord_mcp.errors import FatalServerError, FramingError, NoDaemonError, SmcpError, UnknownServerError
+from supervisord_mcp.cli.client import Client, connected, reload_daemon
+from supervisord_mcp.errors import (
+    ConfigError,
+    FatalServerError,
+    FramingError,
+    NoDaemonError,
+    Problem,
+    SmcpError,
+    UnknownServerError,
+)
 from supervisord_mcp.protocol import control
 from tests.cli.daemon import FakeDaemon, HangUp, Silence, Stream, raw
 
@@ -110,8 +118,9 @@ def test_garbage_is_an_error(daemon: FakeDaemon) -> None:
 
 def test_a_silent_daemon_is_named(daemon: FakeDaemon) -> None:
     daemon.answers[control.Status] = Silence()
-    with connected() as client, pytest.raises(NoDaemonError, match=rf"pid {os.getpid()} is alive but.*0\.05 s"):
+    with connected() as client, pytest.raises(SmcpError, match=rf"pid {os.getpid()} is alive.*0\.05 s") as caught:
         client.ask(control.Status(), timeout=0.05)
+    assert (caught.value.code, caught.value.exit_status) == ("no-answer", 3)
 
 
 def test_a_daemon_that_hangs_up(daemon: FakeDaemon) -> None:
@@ -169,6 +178,26 @@ def test_what_the_shim_cannot_do_is_no_daemon(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(shim, "reach_daemon", reach)
     with pytest.raises(NoDaemonError, match="no memory"), connected(start=True):
         pass
+
+
+def test_reload_of_whatever_runs(home: Path) -> None:
+    reload_daemon()
+    fake = FakeDaemon(home)
+    reload_daemon()
+    assert fake.asked == [control.Reload()]
+    fake.answers[control.Reload] = HangUp()
+    reload_daemon()
+    fake.answers[control.Reload] = ConfigError((Problem("/c", 1, "", "bad"),))
+    with pytest.raises(SmcpError, match="bad"):
+        reload_daemon()
+    fake.close()
+
+
+def test_a_daemon_that_does_not_reload_is_named(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon.answers[control.Reload] = Silence()
+    monkeypatch.setattr("supervisord_mcp.cli.client.SLOW", 0.05)
+    with pytest.raises(SmcpError, match="is alive"):
+        reload_daemon()
 
 
 def test_wait_closed(daemon: FakeDaemon) -> None:

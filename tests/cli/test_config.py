@@ -1,4 +1,4 @@
-"""The commands around the configuration files: config, add, remove."""
+"""``smcp config``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ import json
 import tomllib
 from pathlib import Path
 
-import pytest
-
-from supervisord_mcp.errors import ConfigError, Problem
-from supervisord_mcp.protocol import control
 from tests.cli.conftest import Smcp
-from tests.cli.daemon import FakeDaemon
 
 
 def config_file(home: Path) -> Path:
@@ -23,15 +18,6 @@ def write(home: Path, text: str) -> Path:
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
     return file
-
-
-def servers(home: Path) -> dict[str, object]:
-    found = tomllib.loads(config_file(home).read_text()).get("servers", {})
-    assert isinstance(found, dict)
-    return found
-
-
-# config
 
 
 def test_check(smcp: Smcp, home: Path) -> None:
@@ -72,91 +58,3 @@ def test_generated_texts(smcp: Smcp, home: Path) -> None:
 def test_the_sample_is_a_valid_file(smcp: Smcp, home: Path) -> None:
     write(home, smcp("config", "sample").out)
     assert smcp("config", "check").status == 0
-
-
-# add and remove
-
-
-def test_add_and_remove_in_silence_and_with_comments_kept(smcp: Smcp, home: Path, daemon: FakeDaemon) -> None:
-    write(home, '# mine\n[servers.a]   # here\ncommand = "x"\n')
-    ran = smcp("add", "time", "--", "uvx", "mcp-server-time", "--zone", "UTC")
-    assert (ran.status, ran.out, ran.err) == (0, "", "")
-    assert servers(home)["time"] == {"command": ["uvx", "mcp-server-time", "--zone", "UTC"]}
-    assert smcp("remove", "a").status == 0
-    assert servers(home).keys() == {"time"}
-    assert "# mine" in config_file(home).read_text()
-    assert daemon.asked == [control.Reload(), control.Reload()]
-
-
-def test_add_without_a_daemon(smcp: Smcp, home: Path) -> None:
-    assert smcp("add", "x", "--", "y").status == 0
-    assert servers(home) == {"x": {"command": ["y"]}}
-
-
-def test_add_with_every_option(smcp: Smcp, home: Path) -> None:
-    ran = smcp(
-        *("add", "x", "-e", "A=1=2", "--env", "B=", "--inherit", "TOKEN", "--cwd", "/src", "--scope", "session"),
-        *("--start", "eager", "--runtime", "bare", "--network", "host", "--mount", "${project}:rw", "--mount", "/a:b"),
-        *("--set", "restart=never", "--set", "stop_grace=5", "--set", "budget.restarts=2", "--set", "budget.within=1m"),
-        *("-v", "--", "y", "--", "-z"),
-    )
-    assert ran.status == 0, ran.err
-    entry = {
-        "command": ["y", "--", "-z"],
-        "env": {"A": "1=2", "B": ""},
-        "inherit": ["TOKEN"],
-        "cwd": "/src",
-        "scope": "session",
-        "start": "eager",
-        "runtime": "bare",
-        "network": "host",
-        "mounts": [{"path": "${project}", "access": "rw"}, {"path": "/a:b"}],
-        "restart": "never",
-        "stop_grace": 5,
-        "budget": {"restarts": 2, "within": "1m"},
-    }
-    assert servers(home) == {"x": entry}
-    assert ran.out.startswith(f"# {config_file(home)}\n")
-    assert tomllib.loads(ran.out)["servers"] == {"x": entry}
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("a", "--", "y"), "already defined"),
-        (("b/c", "--", "y"), "b/c"),
-        (("b", "--scope", "mine", "--", "y"), "scope"),
-        (("b", "--set", "comand=x", "--", "y"), "comand"),
-        (("b", "--set", "?=x", "--", "y"), "not the name of a setting"),
-        (("b", "--env", "A", "--", "y"), "NAME=VALUE"),
-        (("b",), "COMMAND"),
-    ],
-)
-def test_what_add_refuses_changes_nothing(smcp: Smcp, home: Path, words: tuple[str, ...], told: str) -> None:
-    file = write(home, '[servers.a]\ncommand = "x"\n')
-    before = file.read_bytes()
-    ran = smcp("add", *words)
-    assert ran.status == 2
-    assert ran.out == ""
-    assert told in ran.err
-    assert file.read_bytes() == before
-
-
-def test_add_replace(smcp: Smcp, home: Path) -> None:
-    write(home, '[servers.a]\ncommand = "x"\n')
-    assert smcp("add", "a", "--replace", "--", "y").status == 0
-    assert servers(home) == {"a": {"command": ["y"]}}
-
-
-def test_remove_of_an_unknown_server(smcp: Smcp, home: Path) -> None:
-    write(home, '[servers.github]\ncommand = "x"\n')
-    ran = smcp("remove", "githb")
-    assert ran.status == 4
-    assert "did you mean 'github'?" in ran.err
-
-
-def test_what_the_daemon_says_to_the_change_is_told(smcp: Smcp, home: Path, daemon: FakeDaemon) -> None:
-    daemon.answers[control.Reload] = ConfigError((Problem("/c", 1, "", "no"),))
-    ran = smcp("add", "x", "--", "y")
-    assert ran.status == 2
-    assert "/c:1: no" in ran.err

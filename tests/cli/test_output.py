@@ -60,14 +60,37 @@ def test_table_is_not_cut_where_a_program_reads(capsys: pytest.CaptureFixture[st
 
 def test_colours_only_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    output.print_table(("STATE",), [("RUNNING",)])
+    output.print_table(("STATE", "X"), [("RUNNING", "x")])
     assert "\x1b" not in capsys.readouterr().out
     monkeypatch.setenv("FORCE_COLOR", "1")
-    output.print_table(("STATE",), [("RUNNING",)])
+    output.print_table(("STATE", "X"), [("RUNNING", "x")])
     assert "\x1b[32m" in capsys.readouterr().out
     monkeypatch.setenv("NO_COLOR", "1")
-    output.print_table(("STATE",), [("RUNNING",)])
+    output.print_table(("STATE", "X"), [("RUNNING", "x")])
     assert "\x1b[32m" not in capsys.readouterr().out
+
+
+def test_the_last_column_is_folded_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    output.print_table(("NAME", "TEXT"), [("a", "some words that are too many for one line")], [["a note"]])
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "a     some words that are too many for",
+        "      one line",
+        "    a note",
+    ]
+    monkeypatch.setenv("COLUMNS", "20")
+    output.print_table(("NAME", "TEXT"), [("a", "some words that are too many")])
+    assert capsys.readouterr().out.splitlines()[1:] == ["a     some words that are too many"]
+
+
+def test_cells_are_one_line_and_aligned_by_what_they_fill(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table(("A", "B"), [("日本", "x\ny"), ("a\tb", "")])
+    assert capsys.readouterr().out.splitlines() == ["A     B", "日本  x y", "a b"]
 
 
 def test_error_has_code_place_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,16 +146,6 @@ def test_help_of_the_command_is_not_ours(smcp: Smcp, connected: list[list[str]])
     assert connected == [["weather"]]
 
 
-def test_through_typer_it_is_the_same(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
-    words = ("--project", str(home), "--inherit", "A", "--inherit", "B", "--network", "host", "--mount", "/d")
-    ran = smcp("--debug", "wrap", *words, "--runtime", "bare", "--", "weather", "--x")
-    assert ran.status == 0, ran.err
-    assert wrapped(home)["weather"]["inherit"] == ["A", "B"]
-    assert wrapped(home)["weather"]["command"] == ["weather", "--x"]
-    smcp("--debug", "connect", "weather", "--project", str(home))
-    assert connected == [["weather", "--project", str(home)], ["--project", str(home), "weather"]]
-
-
 def run(home: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "supervisord_mcp", "wrap", *words],

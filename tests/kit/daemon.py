@@ -251,12 +251,13 @@ class Daemon:
         reader, writer = await asyncio.open_unix_connection(str(self.socket), limit=1 << 26)
         try:
             hello = {"smcp": 1, "role": "control", "pid": os.getpid()}
-            writer.write(json.dumps(hello).encode() + b"\n")
-            greeting = await reader.readline()
-            if not greeting.startswith(b"ok "):
-                raise EOFError(f"the daemon refused the control connection: {greeting!r}")
-            writer.write(json.dumps({"id": 1, "op": op, "args": args}).encode() + b"\n")
+            for message in (hello, {"id": 1, "op": op, "args": args}):
+                writer.write(json.dumps(message).encode() + b"\n")
             while line := await reader.readline():
+                if line.startswith(b"no "):
+                    raise EOFError(f"the daemon refused the control connection: {line!r}")
+                if line.startswith(b"ok "):
+                    continue
                 reply = json.loads(line)
                 if reply.get("error"):
                     raise ControlError(op, reply["error"])

@@ -1,8 +1,8 @@
-"""A fake daemon behind the real shim, endpoint and listener, and an installation of the package in which it is started.
+"""A fake daemon behind the real shim, endpoint and listener, and an installation of the package in which it starts.
 
-As a module it gives tests an `Installation`; as ``__main__`` of that installation it is the daemon. What the daemon does
-with a session is said by the name of the server: ``echo`` sends back what comes, ``refused`` is refused, ``verdict`` gets
-a verdict at once, ``silent`` no answer, ``leaving`` is hung up on before the answer by one daemon after the other.
+As a module it gives tests an `Installation`; as ``__main__`` of that installation it is the daemon. What the daemon
+does with a session is said by the name of the server: ``echo`` sends back what comes, ``refused`` is refused,
+``verdict`` gets a verdict at once, ``silent`` no answer, and the first ``leavings`` daemons end when ``leaving`` comes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import sysconfig
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -89,13 +90,23 @@ class Installation:
         self,
         *words: str,
         env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
         stdin: int | IO[bytes] = subprocess.PIPE,
         stdout: int | IO[bytes] = subprocess.PIPE,
         **popen: Any,
     ) -> subprocess.Popen[bytes]:
         """Start a shim as a host does."""
         options = {"cwd": self.work, "env": self.environ() if env is None else env, "stderr": subprocess.PIPE, **popen}
-        process = subprocess.Popen(self.command(*words), stdin=stdin, stdout=stdout, **options)
+        process = subprocess.Popen([*prefix, *self.command(*words)], stdin=stdin, stdout=stdout, **options)
+        self.started.append(process)
+        return process
+
+    def changed(self, server: str, change: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """Start a shim in which a constant has another value, as in ``NAME = value``."""
+        program = f"import sys; sys.path.append({str(PACKAGE)!r}); import shim; shim.{change}"
+        command = [str(self.python), "-I", "-c", f"{program}; sys.exit(shim.main([{server!r}]))"]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process: subprocess.Popen[bytes] = subprocess.Popen(command, env=env or self.environ(), cwd=self.work, **pipes)
         self.started.append(process)
         return process
 
@@ -190,10 +201,8 @@ class _Session:
 
     def _write(self) -> None:
         self.loop.remove_writer(self.stdout)
-        try:
+        with suppress(BlockingIOError):
             self.rest = self.rest[os.write(self.stdout, self.rest) :]
-        except BlockingIOError:
-            pass
         if self.rest:
             self.loop.add_writer(self.stdout, self._write)
 
@@ -233,12 +242,20 @@ class _Daemon:
         loop.add_signal_handler(signal.SIGTERM, ending.set)
         listener = Listener(endpoint.socket, self.receive)
         self.note("started", **_about_itself())
+        idle = loop.create_task(self._leave_when_idle(ending))
         await ending.wait()
+        idle.cancel()
         listener.close()
         for session in tuple(self.sessions):
             session.end(0)
         endpoint.close()
         self.note("ended")
+
+    async def _leave_when_idle(self, ending: asyncio.Event) -> None:
+        while "idle" in self.switches and not ending.is_set():
+            await asyncio.sleep(self.switches["idle"])
+            if not self.sessions:
+                ending.set()
 
     def receive(self, greeting: Greeting) -> None:
         said = greeting.hello
@@ -246,7 +263,8 @@ class _Daemon:
             "greeting", server=said.server, project=said.project, cwd=said.cwd, resume=said.resume, from_=said.pid
         )
         match said.server:
-            case "leaving" if len(self.switches) and self._leavings() < 3:
+            case "leaving" if self._starts() <= self.switches.get("leavings", 1):
+                print(self.switches.get("words", ""), file=sys.stderr, flush=True)
                 os._exit(0)
             case "refused":
                 self._dismiss(greeting, refuse_line(4, "no server 'refused' is configured\nadd it with: smcp add"))
@@ -258,7 +276,7 @@ class _Daemon:
                 greeting.connection.send(accept_line(said.resume or uuid.uuid4().hex))
                 self.sessions.add(_Session(self, greeting))
 
-    def _leavings(self) -> int:
+    def _starts(self) -> int:
         with open(self.switches["events"], encoding="utf-8") as file:
             return sum('"started"' in line for line in file)
 
@@ -284,15 +302,14 @@ def _about_itself() -> dict[str, Any]:
 def main() -> None:
     """Be the daemon that an installation starts."""
     switches = json.loads(os.environ[SWITCHES])
-    early = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    ignored = [number for number in sorted(signal.valid_signals()) if signal.getsignal(number) == signal.SIG_IGN]
+    fds = sorted(int(name) for name in os.listdir("/proc/self/fd"))
     with open(switches["events"], "a", encoding="utf-8") as file:
-        ignored = sorted(number for number, handler in early.items() if handler == signal.SIG_IGN)
-        fds = sorted(int(name) for name in os.listdir("/proc/self/fd"))
         file.write(json.dumps({"event": "launched", "pid": os.getpid(), "ignored": ignored, "fds": fds}) + "\n")
-    if "fail" in switches:
-        sys.exit(switches["fail"])
     if "delay" in switches:
         time.sleep(switches["delay"])
+    if "fail" in switches:
+        sys.exit(switches["fail"])
     try:
         asyncio.run(_Daemon(switches).run())
     except SmcpError as error:

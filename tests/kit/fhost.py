@@ -214,6 +214,13 @@ class Host:
         self.send(line(method, params, raw))
         return future
 
+    def cancel(self, id: str | int, reason: str | None = None) -> None:
+        """Give a request up: nobody waits for its answer any more, and the other side is told."""
+        params = f'{{"requestId":{id}' + (f',"reason":{json.dumps(reason)}}}' if reason is not None else "}")
+        for future in self._waiting.pop(str(id), ()):
+            future.cancel()
+        self.send(f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}')
+
     def expect(self, raw_id: str) -> Answer:
         """Return the future of the next answer with this raw id."""
         future: Answer = asyncio.get_running_loop().create_future()

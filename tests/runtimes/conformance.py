@@ -10,13 +10,14 @@ import signal
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
 from supervisord_mcp.errors import LaunchError
-from supervisord_mcp.runtimes import proctable, tree
+from supervisord_mcp.runtimes import orphans, proctable, tree
 from supervisord_mcp.runtimes.base import Child, ExitStatus, LaunchSpec, Runtime
 
 PYTHON_ROOTS = tuple(dict.fromkeys((sys.prefix, sys.base_prefix)))
@@ -41,8 +42,8 @@ def shell(script: str, *, marker: str = "", **changes: str) -> LaunchSpec:
 
 def python(script: str, *, marker: str = "") -> LaunchSpec:
     """Return a spec that runs a script with the Python of these tests, which is outside of the system's folders."""
-    env = (("PATH", "/usr/bin:/bin"), ("PYTHONUNBUFFERED", "1"))
-    argv = (sys.executable, "-I", "-c", script)
+    env = (("PATH", "/usr/bin:/bin"),)
+    argv = (sys.executable, "-I", "-u", "-c", script)
     return LaunchSpec("test", argv, env=env, marker=marker or f"t-{uuid.uuid4()}", read_only=PYTHON_ROOTS)
 
 
@@ -71,6 +72,11 @@ async def read(descriptor: int, until: bytes = b"", *, seconds: float = 20) -> b
                 break
             content += part
     return content
+
+
+def exists(path: Path) -> bool:
+    """Return whether there is such a file."""
+    return path.exists()
 
 
 async def ended(child: Child, *, seconds: float = 20) -> ExitStatus:
@@ -336,6 +342,12 @@ async def the_shown_command_has_no_secret_and_runs(runtime: Runtime) -> None:
     )
     output, _ = await pasted.communicate()
     assert output == b"mine\n/usr\n"
+    # What held the sandbox was started by the shell, not by us, and is adopted when it ends.
+    strangers = [entry for pid in proctable.children() if (entry := proctable.read_entry(pid)) is not None]
+    with anyio.fail_after(10):
+        while any(proctable.read_entry(entry.pid) for entry in strangers if orphans.is_stranger(entry)):
+            orphans.reap_strangers()
+            await asyncio.sleep(0.01)
 
 
 async def settled(child: Child) -> None:

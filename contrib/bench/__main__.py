@@ -1,0 +1,71 @@
+"""Direct against smcp, in one run on one machine: ``python -m contrib.bench``.
+
+Every figure comes from repetitions that take turns, so that what else the machine does meets both sides. The table
+shows medians and the whole spread; the bars are those that the project has set itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from contrib.bench import calls, costs, starts
+from contrib.bench.figures import Figure, machine, table
+from contrib.bench.place import BenchError, Place
+from contrib.bench.plan import FULL, QUICK, Plan
+
+#: In this order: what the daemon needs is looked at before large messages have passed through it.
+MEASURES: tuple[Callable[[Place, Plan], Iterator[Figure]], ...] = (
+    costs.daemon_with_ten_servers,
+    costs.connections,
+    calls.added_time,
+    calls.calls_per_second,
+    starts.first_reply,
+    starts.starts_and_crashes,
+    calls.large_result,
+)
+
+
+def measure(plan: Plan, tell: Callable[[str], None]) -> list[Figure]:
+    """Measure everything; ``tell`` is told what goes on."""
+    figures: list[Figure] = []
+    with Place() as place:
+        for lack in place.lacks:
+            tell(f"no sandbox on this machine, so nothing runs in one: {lack}")
+        for function in MEASURES:
+            tell(f"{function.__name__.replace('_', ' ')} …")
+            figures += function(place, plan)
+    return figures
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print the table, and return the exit status. A missed bar is no failure: it is a figure."""
+    parser = argparse.ArgumentParser(prog="python -m contrib.bench", description="Measure smcp against direct servers.")
+    parser.add_argument("--quick", action="store_true", help="a short run, for a look; its figures are rough")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file as well")
+    options = parser.parse_args(words)
+    before, began = machine(), time.monotonic()
+    try:
+        figures = measure(QUICK if options.quick else FULL, lambda text: _say(sys.stderr, text))
+    except BenchError as error:
+        _say(sys.stderr, f"the benchmark ends here: {error}")
+        return 1
+    described = ", ".join(f"{name} {value}" for name, value in before.items())
+    _say(sys.stdout, f"{described}; {time.monotonic() - began:.0f} s\n\n{table(figures)}")
+    if options.json is not None:
+        content = {"machine": before, "figures": [figure.plain() for figure in figures]}
+        options.json.write_text(json.dumps(content, indent=1) + "\n")
+    return 0
+
+
+def _say(stream: TextIO, text: str) -> None:
+    stream.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""A daemon of its own for the benchmark, in a temporary place: configured, started, told, taken away again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from contrib.bench import server
+from supervisord_mcp import shim
+from supervisord_mcp.cli.client import SLOW, Client
+from supervisord_mcp.protocol import control
+from supervisord_mcp.runtimes.bwrap import BwrapRuntime
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The command of the tiny server. The interpreter is the one behind a virtual environment: only its library is needed.
+TINY = [os.path.realpath(sys.executable), "-I", "-S", str(Path(server.__file__).resolve())]
+#: Names of the configured servers: the tiny one without and with a sandbox, and copies of it that make it many.
+BARE, BOXED = "bare", "boxed"
+COPIES = tuple(f"tiny-{number}" for number in range(10))
+
+_START, _STOP = 30.0, 30.0
+#: How often something outside of this process is looked at, in seconds.
+STEP = 0.005
+
+
+class BenchError(Exception):
+    """The benchmark cannot go on; the text says why."""
+
+
+class Place:
+    """The SMCP_HOME of the benchmark and the daemon in it. ``runtime`` is what the servers but `BARE` run in."""
+
+    def __init__(self) -> None:
+        # A socket path has room for a hundred characters only, so the name is short.
+        self.home = Path(tempfile.mkdtemp(prefix="smcp-bench-"))
+        self.environ = {**os.environ, "SMCP_HOME": str(self.home)}
+        self.lacks = tuple(lack.cause for lack in BwrapRuntime().check())
+        self.runtime = "bare" if self.lacks else "bwrap"
+        self._daemon: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._configure()
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def daemon(self) -> psutil.Process:
+        """The process of the daemon."""
+        assert self._daemon is not None
+        return psutil.Process(self._daemon.pid)
+
+    def shim(self, name: str) -> list[str]:
+        """Return the command that a host starts instead of the server."""
+        return [sys.executable, "-I", "-S", str(Path(shim.__file__).resolve()), name]
+
+    def start(self, name: str) -> float:
+        """Start a server that does not run; return after how many seconds it was ready."""
+        began = time.perf_counter()
+        self._tell(control.Start(names=(name,)))
+        return time.perf_counter() - began
+
+    def stop(self, name: str) -> None:
+        """Stop a server, and wait until nothing of it is left."""
+        self._tell(control.Stop(names=(name,)))
+
+    def child(self, name: str) -> psutil.Process:
+        """Return the process that serves: the command itself, whatever holds the sandbox around it."""
+        status = self._client().ask_for(control.Status(), control.StatusResult)
+        pids = [instance.pid for entry in status.servers if entry.name == name for instance in entry.instances]
+        for pid in filter(None, pids):
+            leader = psutil.Process(pid)
+            for process in (leader, *leader.children(recursive=True)):
+                if process.cmdline() == TINY:
+                    return process
+        raise BenchError(f"server {name} does not run")
+
+    def close(self) -> None:
+        """Take everything away: the daemon, whatever is left of it, and the files."""
+        family = psutil.Process().children(recursive=True)
+        if self._daemon is not None:
+            self._daemon.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._daemon.wait(_STOP)
+        _, left = psutil.wait_procs(family, timeout=1.0)
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=_STOP)
+        if self._daemon is not None:
+            self._daemon.wait()
+            self._daemon = None
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _configure(self) -> None:
+        lines = []
+        for name in (BARE, BOXED, *COPIES):
+            runtime = "bare" if name == BARE else self.runtime
+            # What is measured is one crash, again and again, not the end of the budget of a server that keeps failing.
+            lines += [
+                f"[servers.{name}]",
+                f"command = {json.dumps(TINY)}",
+                f'runtime = "{runtime}"',
+                f"mounts = [{{ path = {json.dumps(str(Path(TINY[-1]).parent))} }}]",
+                "budget = { restarts = 1000, within = 60 }",
+            ]
+        path = self.home / "config" / "config.toml"
+        path.parent.mkdir(parents=True)
+        path.write_text("\n".join(lines) + "\n")
+
+    def _start(self) -> None:
+        with (self.home / "daemon.log").open("wb") as log:
+            self._daemon = subprocess.Popen(
+                [sys.executable, "-m", "supervisord_mcp", "run"],
+                cwd=ROOT,
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + _START
+        while (client := self._connect()) is None:
+            if self._daemon.poll() is not None or time.monotonic() > deadline:
+                raise BenchError(f"the daemon did not start:\n{(self.home / 'daemon.log').read_text()}")
+            time.sleep(STEP)
+        client.close()
+
+    def _connect(self) -> Client | None:
+        connection = shim.find_daemon(self.environ, os.getuid())
+        return None if connection is None else Client(connection)
+
+    def _client(self) -> Client:
+        if (client := self._connect()) is None:
+            raise BenchError("the daemon is gone")
+        return client
+
+    def _tell(self, operation: control.Operation) -> None:
+        with self._client() as client:
+            client.ask(operation, SLOW)

@@ -1,0 +1,58 @@
+"""What a start costs: connecting to a running server, the sandbox around a new one, the way back after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from contrib.bench.figures import Bar, Figure, Sample
+from contrib.bench.hosts import Host
+from contrib.bench.place import BARE, BOXED, TINY, BenchError, Place
+from contrib.bench.plan import Plan
+
+FIRST_REPLY = Bar(60.0)
+SANDBOX = Bar(25.0)
+RECOVERY = Bar(150.0)
+
+
+def first_reply(place: Place, plan: Plan) -> Iterator[Figure]:
+    """From the start of the command that a host names to the answer to its first request; the server runs already."""
+    direct, shared = [], []
+    with Host(place.shim(BOXED), place.environ) as host:
+        host.do("open")
+        host.do("calls", count=1)
+        for _ in range(plan.starts):
+            direct.append(_connect(TINY, place))
+            shared.append(_connect(place.shim(BOXED), place))
+    before, now = Sample.of(direct), Sample.of(shared)
+    yield Figure("start to first reply through the shim", "ms", now, FIRST_REPLY, before, now)
+
+
+def _connect(command: list[str], place: Place) -> float:
+    with Host(command, place.environ) as host:
+        seconds = float(host.do("open")["seconds"])
+        if host.do("close")["status"]:
+            raise BenchError(f"{command} did not end orderly")
+    return seconds * 1e3
+
+
+def starts_and_crashes(place: Place, plan: Plan) -> Iterator[Figure]:
+    """A server that is started, and one that is killed and called again; both without and with a sandbox."""
+    started: dict[str, list[float]] = {BARE: [], BOXED: []}
+    answered: dict[str, list[float]] = {BARE: [], BOXED: []}
+    with ExitStack() as stack:
+        hosts = {name: stack.enter_context(Host(place.shim(name), place.environ)) for name in (BARE, BOXED)}
+        for host in hosts.values():
+            host.do("open")
+        for _ in range(plan.starts):
+            for name, host in hosts.items():
+                place.stop(name)
+                started[name].append(place.start(name) * 1e3)
+                host.do("calls", count=1)
+                answered[name].append(host.do("kill", pid=place.child(name).pid)["seconds"] * 1e3)
+    bare, boxed = Sample.of(started[BARE]), Sample.of(started[BOXED])
+    yield Figure("sandboxed start over bare start", "ms", boxed.less(bare), SANDBOX, bare, boxed)
+    for name, start, kind in ((BARE, bare, "without a sandbox"), (BOXED, boxed, "sandboxed")):
+        recovered = Sample.of(answered[name])
+        what = f"call answered after kill -9, over a start, {kind}"
+        yield Figure(what, "ms", recovered.less(start), RECOVERY, start, recovered)

@@ -1,0 +1,79 @@
+"""Requests of hosts on their way: held until there is a child, or pending at the child."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from supervisord_mcp.protocol.commands import Command, SessionKey
+from supervisord_mcp.protocol.jsonrpc import Message
+
+
+class Pending(msgspec.Struct):
+    """A request sent to the child: whose it is, under which id and progress token, or who takes the answer.
+
+    ``progress`` is the last value reported, ``augmented`` says that the call asked for a task, ``task`` names the one
+    that the request is about. (A struct, because one is made for every call.)
+    """
+
+    session: SessionKey | None
+    identity: bytes
+    method: str
+    token: bytes | None = None
+    augmented: bool = False
+    task: str | None = None
+    progress: float | None = None
+    reply: Callable[[Message], list[Command]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A request or notification of a host that waits for a child; ``size`` is about its bytes."""
+
+    session: SessionKey
+    message: Message
+    size: int
+
+
+class HeldMessages:
+    """What waits for a child, in the order in which it came."""
+
+    def __init__(self) -> None:
+        self._held: deque[Held] = deque()
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, session: SessionKey, message: Message) -> None:
+        """Hold a message of a host."""
+        size = sum(len(memoryview(text)) for text in message.members.values())
+        self._held.append(Held(session, message, size))
+        self.size += size
+
+    def take(self) -> list[Held]:
+        """Take everything out."""
+        taken = list(self._held)
+        self._held.clear()
+        self.size = 0
+        return taken
+
+    def find(self, session: SessionKey, identity: bytes) -> Message | None:
+        """Return the held request of a host with that id, or None."""
+        return next((h.message for h in self._held if h.session == session and h.message.id == identity), None)
+
+    def drop(self, session: SessionKey, identity: bytes | None = None) -> list[Message]:
+        """Forget what is held for a host, or its one request of that id; return what was held."""
+        kept: deque[Held] = deque()
+        dropped: list[Message] = []
+        for held in self._held:
+            if held.session == session and (identity is None or held.message.id == identity):
+                dropped.append(held.message)
+                self.size -= held.size
+            else:
+                kept.append(held)
+        self._held = kept
+        return dropped

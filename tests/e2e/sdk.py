@@ -1,0 +1,30 @@
+"""Hosts built on the official Python SDK, which reach a test's daemon through the real shim."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from tests.kit.daemon import Daemon, shim
+
+
+@asynccontextmanager
+async def sdk_host(daemon: Daemon, server: str, *options: str) -> AsyncIterator[ClientSession]:
+    """Connect a host to a server and make the handshake."""
+    program, *arguments = shim(server, *options)
+    parameters = StdioServerParameters(command=program, args=arguments, env=daemon.env, cwd=str(daemon.user))
+    async with stdio_client(parameters) as (reading, writing), ClientSession(reading, writing) as session:
+        await session.initialize()
+        yield session
+
+
+async def text_of_call(session: ClientSession, tool: str, **arguments: Any) -> str:
+    """Call a tool and return the text of its first content block."""
+    result = await session.call_tool(tool, arguments)
+    block = result.content[0]
+    assert block.type == "text", block
+    return block.text
