@@ -7,8 +7,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Literal
 
+from supervisord_mcp.runtimes.egress.rules import Egress
+
 Access = Literal["ro", "rw"]
-Network = Literal["none", "host"]
+#: ``loopback`` is a network of its own with nothing in it but itself; so is ``none``, which may be narrower.
+Network = Literal["none", "loopback", "host"]
 #: What a person is told about the isolation of a running child.
 Isolation = Literal["none", "sandbox"]
 
@@ -29,6 +32,7 @@ class LaunchSpec:
     ``argv[0]`` is absolute. ``env`` is the whole environment of the child. ``marker`` is the value of the environment
     variable ``SMCP_INSTANCE`` (the runtime adds it), by which every process of the tree can be found again.
     ``read_only`` are the directories that the command itself needs (interpreter, virtual environment, package cache).
+    ``network`` may be an `Egress`: only what its rules name is reached then.
     """
 
     name: str
@@ -38,7 +42,7 @@ class LaunchSpec:
     marker: str = ""
     read_only: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
-    network: Network = "none"
+    network: Network | Egress = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +125,7 @@ class Runtime(ABC):
     @abstractmethod
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
+
+    async def aclose(self) -> None:
+        """Release what the runtime holds between two launches. It can be used again."""
+        return

@@ -10,6 +10,7 @@ Arguments travel through a descriptor and the environment through execve: neithe
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import shutil
@@ -24,7 +25,11 @@ from supervisord_mcp.runtimes import diagnosis
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
 from supervisord_mcp.runtimes.descriptors import Descriptors
-from supervisord_mcp.runtimes.handover import GATE, failed, hand_over
+from supervisord_mcp.runtimes.egress.furnishing import Furnish, Furnisher
+from supervisord_mcp.runtimes.egress.plan import proxy_environment
+from supervisord_mcp.runtimes.egress.proxy import Surroundings
+from supervisord_mcp.runtimes.egress.rules import Egress
+from supervisord_mcp.runtimes.handover import GATE, Blocked, failed, hand_over
 from supervisord_mcp.runtimes.process import Program, spawn
 from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, steps
 from supervisord_mcp.runtimes.shown import environment_words
@@ -50,8 +55,9 @@ class BwrapRuntime(Runtime):
     name = "bwrap"
     isolation = "sandbox"
 
-    def __init__(self, path: str | None = None) -> None:
-        """``path`` is where bubblewrap is searched instead of in the daemon's PATH."""
+    def __init__(self, path: str | None = None, around: Surroundings | None = None) -> None:
+        """``path`` is where bubblewrap is searched instead of in the daemon's PATH; ``around`` is what egress needs."""
+        self._furnisher = Furnisher(around or Surroundings())
         self._path = path
         self._program: _Program | None = None
         self._tried: tuple[int, int, int] | None = None
@@ -100,20 +106,28 @@ class BwrapRuntime(Runtime):
 
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
+        async with self._furnisher.prepared(spec.name, spec.network) as furnish:
+            return await self._launch(spec, furnish)
+
+    async def aclose(self) -> None:
+        """Release what the runtime holds between two launches. It can be used again."""
+        await self._furnisher.aclose()
+
+    async def _launch(self, spec: LaunchSpec, furnish: Furnish) -> Child:
         program = self._find()
         built = steps(spec, program.features, as_root=os.geteuid() == 0)
         with Descriptors() as descriptors:
             info = descriptors.pipe_from_child()
             block = descriptors.pipe_to_child()
             line = descriptors.render([*built, ("--info-fd", str(info.theirs)), ("--block-fd", str(block.theirs))])
-            env = with_marker(_environment(spec), spec.marker)
+            env = with_marker(_with_proxy(spec), spec.marker)
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
             spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited))
             child = ProcessChild(spawned, spec.marker, _server_status)
             descriptors.close_inherited()
             try:
                 with anyio.fail_after(_SETUP_SECONDS):
-                    await hand_over(child, spec, info.ours, block.ours)
+                    await hand_over(child, spec, Blocked(info.ours, block.ours, functools.partial(furnish, child)))
             except TimeoutError:
                 raise await failed(child, spec, f"no sandbox after {_SETUP_SECONDS:.0f} s") from None
             except BaseException:
@@ -151,6 +165,11 @@ def _server_status(status: ExitStatus) -> ExitStatus:
 
 def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
     return spec.env if any(name == "HOME" for name, _ in spec.env) else (*spec.env, ("HOME", HOME))
+
+
+def _with_proxy(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
+    env = _environment(spec)
+    return proxy_environment(env) if isinstance(spec.network, Egress) else env
 
 
 def _features(path: str) -> Features:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from typing import Protocol
 
 import anyio
 
@@ -25,6 +26,16 @@ _SWEEP_SECONDS = (0.002, 0.1)
 _UNSETTLED_SWEEPS = 4
 
 
+class Companion(Protocol):
+    """Something outside of a child that serves it, and must not outlive it."""
+
+    def close(self) -> None:
+        """Begin to end at once. Idempotent."""
+
+    async def aclose(self) -> None:
+        """End, and wait until nothing is left. Idempotent."""
+
+
 class ProcessChild(Child):
     """A spawned process with its whole tree. Made in the event loop that is to watch it."""
 
@@ -36,6 +47,7 @@ class ProcessChild(Child):
         self._pidfd = spawned.pidfd
         self._translate = translate
         self._wrappers: set[int] = set()
+        self._companions: list[Companion] = []
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[ExitStatus] = self._loop.create_future()
         self._give_up = 0.0
@@ -52,6 +64,11 @@ class ProcessChild(Child):
         self._wrappers |= {self.pid, inner}
         self._tree.include(inner)
         orphans.confine(self.pid)
+
+    def attach(self, companion: Companion) -> None:
+        """Close a companion when the child has ended, however that happens."""
+        self._companions.append(companion)
+        self._ended.add_done_callback(lambda _: companion.close())
 
     @property
     def exited(self) -> bool:
@@ -84,6 +101,8 @@ class ProcessChild(Child):
             self.kill()
             with anyio.CancelScope(shield=True):
                 await self.wait()
+                for companion in self._companions:
+                    await companion.aclose()
         finally:
             self.close_stdin()
             for name in ("stdout", "stderr"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import anyio
 
@@ -22,15 +24,27 @@ GATE = (
 _NAMESPACES = ("user", "mnt", "pid", "ipc", "uts")
 
 
-async def hand_over(child: ProcessChild, spec: LaunchSpec, info: int, block: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """How to talk to a blocked sandbox, and what is set up from outside before it goes on.
+
+    ``furnish`` gets the first process of the sandbox: everything in the sandbox inherits what is done to it.
+    """
+
+    info: int
+    block: int
+    furnish: Callable[[int], Awaitable[None]]
+
+
+async def hand_over(child: ProcessChild, spec: LaunchSpec, blocked: Blocked) -> None:
     """Bring a blocked sandbox to the point where the server runs in it."""
-    inner = _inner_pid(await _read(info, until_end=True))
+    inner = _inner_pid(await _read(blocked.info, until_end=True))
     if inner is None:
         raise await failed(child, spec)
     child.confine(inner)
-    # Here limits and listeners are set from outside: everything in the sandbox inherits them.
+    await blocked.furnish(inner)
     with contextlib.suppress(BrokenPipeError):
-        os.write(block, b"\n")
+        os.write(blocked.block, b"\n")
     answer = await _read(child.stdout)
     if answer == b"missing\n":
         raise LaunchError(
@@ -71,7 +85,7 @@ def _inner_pid(info: bytes) -> int | None:
 
 def _verify(inner: int, spec: LaunchSpec) -> None:
     """Raise `IsolationError` if the first process of the sandbox shares a namespace that it must not share."""
-    wanted = (*_NAMESPACES, *(("net",) if spec.network == "none" else ()))
+    wanted = (*_NAMESPACES, *(("net",) if spec.network != "host" else ()))
     try:
         shared = [name for name in wanted if _namespace(inner, name) == _namespace(os.getpid(), name)]
     except OSError as error:

@@ -16,6 +16,8 @@ from typing import Literal
 
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes.base import Access, LaunchSpec, Network
+from supervisord_mcp.runtimes.egress.plan import hosts_file, resolver_file
+from supervisord_mcp.runtimes.egress.rules import Egress
 
 #: The private home directory in a sandbox; its user and group are one name, whoever runs the daemon.
 HOME = "/home/mcp"
@@ -101,7 +103,7 @@ def steps(spec: LaunchSpec, features: Features, *, as_root: bool) -> list[Step]:
     return [*built, ("--remount-ro", "/"), ("--chdir", cwd)]
 
 
-def _namespaces(features: Features, network: Network) -> Iterable[Step]:
+def _namespaces(features: Features, network: Network | Egress) -> Iterable[Step]:
     yield from (
         ("--unshare-user",),
         ("--unshare-pid",),
@@ -109,7 +111,7 @@ def _namespaces(features: Features, network: Network) -> Iterable[Step]:
         ("--unshare-uts",),
         ("--unshare-cgroup-try",),
     )
-    if network == "none":
+    if network != "host":
         yield ("--unshare-net",)
     if features.disable_userns:
         yield ("--disable-userns",)
@@ -128,7 +130,7 @@ def _system() -> Iterable[Step]:
             yield ("--ro-bind", path, path)
 
 
-def _etc(network: Network) -> Iterable[Step]:
+def _etc(network: Network | Egress) -> Iterable[Step]:
     yield from (("--perms", "0755", "--dir", "/etc"), ("--perms", "0755", "--dir", "/home"))
     for path in [*_ETC, *(found for pattern in _ETC_PATTERNS for found in sorted(glob.glob(pattern)))]:
         if os.path.exists(path):
@@ -143,6 +145,8 @@ def _etc(network: Network) -> Iterable[Step]:
         for path in ("/etc/hosts", "/etc/resolv.conf"):
             if os.path.exists(path):
                 yield ("--ro-bind", path, path)
+    elif isinstance(network, Egress):
+        yield from (Data("/etc/hosts", hosts_file(network, _HOSTS)), Data("/etc/resolv.conf", resolver_file()))
     else:
         yield Data("/etc/hosts", _HOSTS)
 
