@@ -34,6 +34,7 @@ class NamespaceAgent:
         self._child: ProcessChild | None = None
         self._control: socket.socket | None = None
         self._users = 0
+        self._retiring: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @contextlib.asynccontextmanager
@@ -91,6 +92,9 @@ class NamespaceAgent:
             self._control = None
         if child is not None:
             await child.aclose()
+        if self._retiring is not None:
+            await self._retiring
+            self._retiring = None
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -118,8 +122,7 @@ class NamespaceAgent:
             self._control.close()
             self._control = None
             child, self._child = self._child, None
-            task = asyncio.get_running_loop().create_task(child.aclose())
-            self._retired = task
+            self._retiring = asyncio.get_running_loop().create_task(child.aclose())
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import ipaddress
 import logging
+import os
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -132,9 +133,11 @@ class EgressProxy:
             self._resume = self._loop.call_later(seconds, self._watch)
 
     def _accept(self, listener: socket.socket) -> None:
-        for _ in range(_ACCEPTS_AT_A_TIME):
+        for at in range(_ACCEPTS_AT_A_TIME):
             if (wait := self._bucket.take(self._loop.time())) > 0:
-                self._pause(wait)
+                if at == 0:
+                    # Only of the first it is known that somebody waits.
+                    self._pause(wait)
                 return
             try:
                 connection, _ = listener.accept()
@@ -220,7 +223,7 @@ class EgressProxy:
         except TimeoutError:
             raise _NoWayError(504, "no answer in time") from None
         except OSError as error:
-            raise _NoWayError(502, error.strerror or str(error)) from None
+            raise _NoWayError(502, _cause(error)) from None
         except UnicodeError:
             raise _NoWayError(502, "this is no name that can be resolved") from None
 
@@ -284,6 +287,12 @@ def tls_objection(rule: Rule, host: str, asked: Hello | str) -> str:
     except ValueError:
         return "TLS asks for a server with an impossible name"
     return "" if name == host or rule.covers(name) else f"TLS asks for another server, {name}"
+
+
+def _cause(error: OSError) -> str:
+    """Return what went wrong, without the address that only the daemon knows."""
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else error.strerror or str(error)
 
 
 async def read_http(connection: socket.socket) -> Target:

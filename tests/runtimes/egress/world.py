@@ -63,7 +63,8 @@ async def serving(handler: Handler, context: ssl.SSLContext | None = None) -> As
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, ssl.SSLError):
+        # The library reports a server whose handler was cancelled.
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.CancelledError):
             await handler(reader, writer)
         writer.close()
         with contextlib.suppress(OSError, ssl.SSLError):
