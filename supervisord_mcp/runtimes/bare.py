@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 
+from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes.base import Child, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
+from supervisord_mcp.runtimes.egress.rules import Egress
 from supervisord_mcp.runtimes.process import Program, spawn
 from supervisord_mcp.runtimes.shown import environment_words
 
@@ -27,6 +29,11 @@ class BareRuntime(Runtime):
         return line if spec.cwd is None else f"cd {shlex.quote(spec.cwd)} && {line}"
 
     async def launch(self, spec: LaunchSpec) -> Child:
-        """Start the child. Raise `LaunchError` when it cannot start."""
+        """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when a network is promised."""
+        if isinstance(spec.network, Egress):
+            raise IsolationError(
+                f"server {spec.name} was not started: without isolation it could reach everything, not only its rules",
+                remedy='Use runtime = "bwrap", or network = "host" if you trust it.',
+            )
         spawned = spawn(Program(spec.argv, with_marker(spec.env, spec.marker), cwd=spec.cwd))
         return ProcessChild(spawned, spec.marker)

@@ -80,3 +80,31 @@ asyncio.run(main())
     assert subprocess.run([sys.executable, "-c", script], env=env, timeout=60, check=False).returncode == -9
     assert tree.kill_marked(f"{marker}/") >= 3
     assert tree.marked(marker) == []
+
+
+class _Companion:
+    """Notes how it is closed."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    async def aclose(self) -> None:
+        self.calls.append("aclose")
+
+
+@pytest.mark.usefixtures("subreaper")
+@bounded(30)
+async def test_a_companion_ends_with_the_child() -> None:
+    child = ProcessChild(spawn(Program(("/bin/cat",), {})), "")
+    companion = _Companion()
+    child.attach(companion)
+    assert companion.calls == []
+    child.close_stdin()
+    await ended(child)
+    await asyncio.sleep(0)
+    assert companion.calls == ["close"]
+    await child.aclose()
+    assert companion.calls == ["close", "aclose"]

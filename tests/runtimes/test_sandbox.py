@@ -10,6 +10,7 @@ import pytest
 
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes.base import LaunchSpec, Mount
+from supervisord_mcp.runtimes.egress.rules import Egress, parse_rules
 from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, Step, steps
 
 ALL = Features(disable_userns=True, size=True)
@@ -55,6 +56,17 @@ def test_a_grant_wins_over_what_the_command_needs(tmp_path: Path) -> None:
     assert _binds(_steps(Mount(str(tmp_path), "rw"), read_only=(str(tmp_path),)), str(tmp_path)) == [
         ("--bind", str(tmp_path), str(tmp_path))
     ]
+
+
+def test_a_network_with_rules_has_names_and_no_way_out() -> None:
+    network = Egress(parse_rules(["a.test:443"]))
+    built = steps(LaunchSpec("x", ("/bin/true",), network=network), ALL, as_root=False)
+    files = {step.path: step.text for step in built if isinstance(step, Data)}
+    assert ("--unshare-net",) in built
+    assert files["/etc/hosts"].endswith("198.18.0.2 a.test\n")
+    assert "nameserver 127.0.0.1" in files["/etc/resolv.conf"]
+    alone = LaunchSpec("x", ("/bin/true",), network="loopback")
+    assert ("--unshare-net",) in steps(alone, ALL, as_root=False)
 
 
 def test_links_are_made_again(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def prepare(lines: list[str]) -> list[socket.socket]:
             else:
                 sockets.append(_listener(word, rest[0], int(rest[1])))
         except OSError as error:
-            raise OSError(error.errno, f"{line}: {error.strerror}") from error
+            raise OSError(error.errno, f"{line}: {error.strerror or error}") from error
     return sockets
 
 
@@ -172,15 +172,17 @@ def _listener(word: str, address: str, port: int) -> socket.socket:
 
 def serve(request: bytes, namespace: int, reply: socket.socket) -> None:
     """Serve one request, and answer it whatever happens."""
-    try:
-        enter(namespace)
-        sockets = prepare(request.decode("ascii").splitlines())
-    except OSError as error:
-        reply.send(f"{error.strerror}".encode())
-        return
-    for at in range(0, len(sockets), BATCH):
-        batch = array.array("i", [made.fileno() for made in sockets[at : at + BATCH]])
-        reply.sendmsg([b"ok"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, batch)])
+    # Nobody may want the answer any more.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        try:
+            enter(namespace)
+            sockets = prepare(request.decode("ascii").splitlines())
+        except OSError as error:
+            reply.send((error.strerror or str(error)).encode())
+            return
+        for at in range(0, len(sockets), BATCH):
+            batch = array.array("i", [made.fileno() for made in sockets[at : at + BATCH]])
+            reply.sendmsg([b"ok"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, batch)])
 
 
 def main() -> None:
