@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from supervisord_mcp.runtimes.egress.addresses import Address, literal
+from supervisord_mcp.runtimes.egress.addresses import literal
 from supervisord_mcp.runtimes.egress.rules import LOOPBACK, Egress, Kind, Rule
 
 POOL = ipaddress.IPv4Network("198.18.0.0/15")
@@ -155,8 +155,3 @@ def _exact_names(rules: Iterable[Rule]) -> list[str]:
 def _addresses() -> Iterator[str]:
     """Yield the addresses that names may have."""
     yield from (str(POOL[number]) for number in range(2, POOL.num_addresses - 1))
-
-
-def is_pooled(address: Address) -> bool:
-    """Return whether an address stands for a name."""
-    return address in POOL
