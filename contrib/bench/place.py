@@ -42,11 +42,11 @@ class Place:
     """The SMCP_HOME of the benchmark and the daemon in it. ``runtime`` is what the servers but `BARE` run in."""
 
     def __init__(self) -> None:
-        # A socket path has room for a hundred characters only, so the name is short.
-        self.home = Path(tempfile.mkdtemp(prefix="smcp-bench-"))
-        self.environ = {**os.environ, "SMCP_HOME": str(self.home)}
         self.lacks = tuple(lack.cause for lack in BwrapRuntime().check())
         self.runtime = "bare" if self.lacks else "bwrap"
+        # A socket path has room for a hundred characters only, so the name is short.
+        self.home = Path(tempfile.mkdtemp(prefix="smcp-bench-"))
+        self.environ = {**os.environ, "SMCP_HOME": str(self.home), "PYTHONPATH": str(ROOT)}
         self._daemon: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -70,6 +70,10 @@ class Place:
     def shim(self, name: str) -> list[str]:
         """Return the command that a host starts instead of the server."""
         return [sys.executable, "-I", "-S", str(Path(shim.__file__).resolve()), name]
+
+    def connect(self, name: str) -> list[str]:
+        """Return the command ``smcp connect``, as a host has it in its configuration."""
+        return [sys.executable, "-m", "supervisord_mcp", "connect", name]
 
     def start(self, name: str) -> float:
         """Start a server that does not run; return after how many seconds it was ready."""
