@@ -33,6 +33,7 @@ from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
 from supervisord_mcp.runtimes import orphans, tree
+from supervisord_mcp.runtimes.process import secure_standard_fds
 from supervisord_mcp.server import Surroundings
 from supervisord_mcp.shim import pointer_file
 from supervisord_mcp.supervisor import Supervisor
@@ -100,6 +101,7 @@ class Daemon:
         self._loading = anyio.Lock()
         self._marker = marker_prefix(paths)
         self._launcher = self._make_launcher()
+        self._launcher.origins = loaded.origins
 
     async def run(self, endpoint: Endpoint) -> None:
         """Serve until told to end."""
@@ -203,6 +205,7 @@ class Daemon:
         logging.getLogger().setLevel(config.daemon.log_level.upper())
         if config.daemon.path != old.daemon.path:
             self._launcher = self._make_launcher()
+        self._launcher.origins = loaded.origins
         plan, displaced = self._supervisor.reconfigure(config, self._launcher)
         self._reception.rehouse(displaced)
         self._supervisor.start_eager((*plan.added, *plan.changed))
@@ -269,11 +272,13 @@ def main(*, on_demand: bool) -> int:
 
     ``on_demand`` is true where a shim started it: then it ends by itself when nobody has needed it for long.
     """
+    secure_standard_fds()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     paths = find_paths(os.environ, os.getuid())
     create_directories(paths, os.getuid())
+    # Before the socket is there: a shim that waits for it is told at once what is wrong with the configuration.
+    loaded = load(paths)
     with closing(Endpoint(paths.runtime_dir, pointer=pointer_file(os.environ, os.getuid()))) as endpoint:
-        loaded = load(paths)
         logging.getLogger().setLevel(loaded.config.daemon.log_level.upper())
         _allow_descriptors()
         anyio.run(Daemon(paths, loaded, on_demand=on_demand).run, endpoint)

@@ -122,19 +122,21 @@ class Launcher:
         self._path = path
         self._packages = Packages(paths.cache_dir / "packages")
         self._config_file = paths.config_file
+        #: Where each server is defined, for errors.
+        self.origins: Mapping[str, Origin] = {}
         self._runtimes: dict[str, Runtime] = {"bare": BareRuntime(), "bwrap": BwrapRuntime()}
 
     def isolation(self, config: ServerConfig) -> str:
         """Return what the runtime of a server gives."""
         return self._runtimes[config.runtime].isolation
 
-    def resolve(self, name: str, config: ServerConfig, facts: Facts, origin: Origin | None = None) -> Launch:
+    def resolve(self, name: str, config: ServerConfig, facts: Facts) -> Launch:
         """Given an entry and a session, return how a child would be started. Raise `SmcpError` if it cannot be.
 
         A command that is not there is no such error: `Launch.start` says so, and finds it once it is installed.
         """
         variables = Variables({**self._environ, **facts.environ}, facts.project, self._home)
-        done = resolve(name, config, variables, origin or Origin(Path(self._config_file), None))
+        done = resolve(name, config, variables, self.origins.get(name) or Origin(Path(self._config_file), None))
         machine = Machine(self._environ, self._home, search_path(self._path, self._environ, self._home))
         runtime = self._runtimes[config.runtime]
         program = machine.find_or_none(done.argv[0])

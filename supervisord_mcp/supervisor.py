@@ -247,6 +247,7 @@ class Supervisor:
             instance.stop()
         for instance in (*self.instances, *self._leaving):
             await instance.rested()
+        self._leaving.clear()
 
     # A new configuration
 

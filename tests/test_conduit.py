@@ -22,6 +22,8 @@ from tests.kit.bounded import bounded
 
 LIMIT = 20
 FOREVER = "sleep 1000"
+#: More than any pipe takes.
+MUCH = 3 << 20
 
 
 class Line:
@@ -121,7 +123,7 @@ async def test_what_does_not_fit_waits_and_the_end_of_waiting_is_told(tmp_path: 
 async def test_a_child_that_does_not_read_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WRITE_TIMEOUT", 0.2)
     async with child(tmp_path, FOREVER) as one:
-        one.conduit.write(b"x" * 200_000)
+        one.conduit.write(b"x" * MUCH)
         assert await one.ended() == ExitStatus(signal=9)
         assert one.conduit.trouble == "not reading: it took nothing from its stdin for 0.2 s"
 
@@ -129,9 +131,9 @@ async def test_a_child_that_does_not_read_is_ended(tmp_path: Path, monkeypatch: 
 @bounded(LIMIT)
 async def test_a_child_that_reads_slowly_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WRITE_TIMEOUT", 0.5)
-    slow = "import os,time\nwhile os.read(0, 8192): time.sleep(0.08)"
+    slow = "import os,time\nwhile os.read(0, 200_000): time.sleep(0.08)"
     one = Line(tmp_path, sys.executable, "-I", "-S", "-c", slow)
-    one.conduit.write(b"x" * 200_000)
+    one.conduit.write(b"x" * MUCH)
     while not one.drained:
         await one.changed.wait()
     one.conduit.close_stdin()
@@ -183,7 +185,7 @@ async def test_who_does_not_read_is_not_blamed_for_it_after_the_end_of_input(
 ) -> None:
     monkeypatch.setattr(module, "WRITE_TIMEOUT", 0.05)
     async with child(tmp_path, "sleep 0.3") as one:
-        one.conduit.write(b"x" * 200_000)
+        one.conduit.write(b"x" * MUCH)
         one.conduit.close_stdin()
         assert await one.ended() == ExitStatus(code=0)
         assert one.conduit.trouble == ""

@@ -87,7 +87,8 @@ class Place:
 
     def child(self, name: str) -> psutil.Process:
         """Return the process that serves: the command itself, whatever holds the sandbox around it."""
-        status = self._client().ask_for(control.Status(), control.StatusResult)
+        with self._client() as client:
+            status = client.ask_for(control.Status(), control.StatusResult)
         pids = [instance.pid for entry in status.servers if entry.name == name for instance in entry.instances]
         for pid in filter(None, pids):
             leader = psutil.Process(pid)

@@ -70,7 +70,8 @@ def _plan_npm(request: Request, place: Path, cache: Path, find: Find) -> Plan:
         "npm_config_progress": "false",
         "npm_config_loglevel": "notice",
     }
-    command = (npm, "install", "--prefix", str(place), "--omit=dev", "--save-exact", "--", *request.requirements)
+    # In the folder, not with --prefix: that moves npm's global settings there, certificates of a company among them.
+    command = (npm, "install", "--omit=dev", "--save-exact", "--", *request.requirements)
     return Plan((command,), env, (_need(find, "node", request),))
 
 

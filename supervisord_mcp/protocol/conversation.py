@@ -124,8 +124,8 @@ class Conversation:
 
     def cancel_upstream(self, upstream: int, params: Members) -> list[Command]:
         """Cancel a request at the child, and what the child asked back for it."""
-        pending = self.pending.pop(upstream, None)
-        if pending is None or pending.augmented:
+        pending = self.pending.pop(upstream)
+        if pending.augmented:
             return []  # a task is ended by tasks/cancel alone
         text = jsonrpc.object_text({**params, "requestId": b"%d" % upstream})
         cancelled = ToServer(jsonrpc.notification_line("notifications/cancelled", text))

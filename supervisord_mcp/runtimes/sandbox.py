@@ -35,7 +35,16 @@ _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM = ("/usr", "/nix/store", "/gnu/store")
 _ETC = (
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
-    *("/etc/ssl", "/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/pki", "/etc/crypto-policies"),
+    # Certificates, but not the private keys beside them: to the kernel the sandbox of a daemon of root is still root.
+    *(
+        "/etc/ssl/certs",
+        "/etc/ssl/cert.pem",
+        "/etc/ssl/openssl.cnf",
+        "/etc/ca-certificates",
+        "/etc/ca-certificates.conf",
+    ),
+    *("/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/openssl.cnf", "/etc/pki/ca-trust"),
+    "/etc/crypto-policies",
     *("/etc/mime.types", "/etc/services", "/etc/protocols", "/etc/gai.conf", "/etc/host.conf"),
     *("/etc/timezone", "/etc/os-release", "/etc/fonts", "/etc/java"),
 )

@@ -164,9 +164,21 @@ class Daemon:
         """Start the daemon in the foreground and wait until its socket answers."""
         self.spawn(**popen)
         await self.answers()
-        await asyncio.sleep(0.05)
-        self.descriptors = kinds(self.process.pid) if self.process else Counter()
+        self.descriptors = await self.settled()
         return self
+
+    async def settled(self) -> Counter[str]:
+        """Return the descriptors of the daemon that we started, once its watch of the files stands."""
+        assert self.process is not None
+        before: Counter[str] = Counter()
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            now = kinds(self.process.pid)
+            watches = now["anon_inode:inotify"] or self.settings.get("reload") is False
+            if watches and now == before:
+                break
+            before = now
+        return now
 
     def spawn(self, **popen: Any) -> None:
         """Start the daemon in the foreground, with the options of Popen changed as given."""

@@ -38,6 +38,7 @@ def test_a_question_reaches_the_host_and_its_answer_the_child(identity: int | st
         talk.server.says(request(identity, method, {"n": 1, "_meta": {"x": 1}}))
         asked = a.hears(request(..., method, {"n": 1, "_meta": {"x": 1}}))
         assert isinstance(asked["id"], int)
+        assert talk.mux.busy
         a.says(result(asked["id"], {"big": 2**70}))
         talk.server.hears(result(identity, {"big": 2**70}))
         a.says(result(asked["id"]))

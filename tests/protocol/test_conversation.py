@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from supervisord_mcp.protocol.attachment import State
+from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import Demand, Remember
 from tests.kit.conversation import (
     Talk,
@@ -52,6 +53,7 @@ def test_what_comes_before_there_is_a_child_waits_in_its_order() -> None:
             a.says(call(number, n=number))
             b.says(call(number, n=number))
         assert talk.mux.waiting
+        assert talk.mux.busy
         assert talk.mux.held_bytes > 0
         assert len(talk.did(Demand)) == 8
         opening = talk.child_starts()
@@ -103,6 +105,22 @@ def test_no_child_will_come() -> None:
         a.initializes(identity="again")
         assert talk.waiting(a) == [b'"again"']
         assert talk.waiting(b) == []
+
+
+def test_only_a_failed_handshake_begins_anew() -> None:
+    with Talk() as talk:
+        a = talk.joins("a")
+        a.initializes()
+        talk.gives_up()
+        a.hears(error("hello", -32603))
+        assert not talk.mux._talk.sessions[a.key].greeted
+    with Talk(known=Catalogue(b'{"capabilities":{}}')) as talk:
+        a = talk.host("a")
+        a.says(call(1))
+        talk.gives_up()
+        a.hears(error(1, -32603))
+        a.initializes(identity=2)
+        a.hears(error(2, -32600, "already initialized"))
 
 
 def test_a_child_that_dies_while_it_starts_fails_what_waits_for_it() -> None:
@@ -282,7 +300,9 @@ def test_the_level_is_the_most_verbose_one_and_sent_only_when_it_changes() -> No
         a.leaves()
         talk.server.hears(level(..., "critical"))
         c = talk.joins("c")
-        talk.server.hears_nothing()
+        b.says(level(2, "critical"))
+        b.hears(result(2))
+        talk.server.hears_nothing()  # c may be a probe
         c.leaves()
         b.leaves()
 

@@ -224,6 +224,24 @@ def test_a_child_that_offers_nothing_any_more_is_not_well(failing: bool) -> None
         assert talk.mux.catalogue == known("x", "y")
 
 
+def test_a_child_that_never_offered_anything_is_well() -> None:
+    with Talk(known=Catalogue(b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}')) as talk:
+        talk.child_runs(tools=[])
+        assert trouble(talk) == ""
+
+
+def test_what_the_second_child_says_while_it_starts_is_compared_too() -> None:
+    with Talk() as talk:
+        talk.child_runs(tools=["x"])
+        a = talk.host("a")
+        talk.child_dies()
+        talk.child_greets(talk.child_starts(), {"tools": {}})
+        talk.server.says(changed("tools"))
+        talk.child_lists(tools=["x"])
+        talk.child_lists(tools=["x"])
+        a.hears_nothing()
+
+
 def test_what_is_still_unknown_after_a_failure_stays_unknown() -> None:
     with Talk() as talk:
         talk.child_greets(talk.child_starts(), {"tools": {}})

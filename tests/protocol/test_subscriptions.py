@@ -58,6 +58,12 @@ def test_who_takes_it_back_before_the_answer_does_not_hold_it_after() -> None:
     assert subscriptions.interested("u") == {2}
     subscriptions = Subscriptions()
     subscriptions.subscribe(1, b"1", "u")
+    subscriptions.subscribe(2, b"1", "u")
+    subscriptions.unsubscribe(2, "u")
+    subscriptions.accepted("u")
+    assert subscriptions.interested("u") == {1}
+    subscriptions = Subscriptions()
+    subscriptions.subscribe(1, b"1", "u")
     subscriptions.unsubscribe(1, "u")
     assert subscriptions.accepted("u").unwanted
     assert not subscriptions

@@ -139,6 +139,7 @@ def test_a_task_outlives_neither_its_host_nor_its_child() -> None:
         assert not busy(talk)
         talk.child_runs(TASKS)
         talk.server.says(progress(upstream, 1))
+        start(talk, b, "t")
         b.says(request(2, "tasks/get", {"taskId": "tb"}))
         b.hears(error(2, -32602))
 
