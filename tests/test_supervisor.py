@@ -61,7 +61,7 @@ async def test_every_session_has_its_own_child_that_ends_with_it(tmp_path: Path)
         assert mine != other
         first.close_stdin()
         assert await first.over() == "0"
-        await one.until(lambda: not one.supervisor._leaving)
+        await one.left()
         assert pids(one, "s") == [other]
         assert not probe.alive(mine or 0)
         assert text(await second.call("echo", value="still here")) == "still here"
@@ -363,7 +363,7 @@ async def test_a_change_while_the_new_child_starts_is_followed(tmp_path: Path) -
         one.reconfigure({"s": {}})
         assert (await guest.answer(held))["error"]["data"] == {"reason": "server_changed"}
         assert text(await guest.call("echo", value="back")) == "back"
-        await one.until(lambda: not one.supervisor._leaving)
+        await one.left()
         assert len(probe.find([one.marker])) == 1
 
 

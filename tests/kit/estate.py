@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 
 from supervisord_mcp.catalogues import Catalogues
@@ -49,25 +50,25 @@ class PipeGuest(Guest):
     def __init__(self, server: str, **said: Any) -> None:
         stdin, self._write_end = os.pipe2(os.O_CLOEXEC)
         self._read_end, stdout = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._read_end, False)
+        self._kept = (stdin, stdout)
+        self._hello = Hello(smcp=1, role="shim", server=server, **said)
+        self.rest = b""
+        self._begin(0)
+        asyncio.get_running_loop().add_reader(self._read_end, self._read)
+        self.knock()
+
+    def knock(self, **changes: Any) -> None:
+        """Greet, for the first time or again after the death of the daemon."""
         self.shim, connection = socket.socketpair()
         connection.setblocking(False)
         self.shim.setblocking(False)
-        os.set_blocking(self._read_end, False)
-        self.greeting = Greeting(
-            Hello(smcp=1, role="shim", server=server, **said),
-            connection,
-            (stdin, stdout),
-            os.getpid(),
-            os.getuid(),
-            b"",
-        )
+        hello = msgspec.structs.replace(self._hello, **changes)
+        stdin, stdout = map(os.dup, self._kept)
+        self.greeting = Greeting(hello, connection, (stdin, stdout), os.getpid(), os.getuid(), b"")
         self.said = b""
         self.ended = False
-        self.rest = b""
-        self._begin(0)
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._read_end, self._read)
-        loop.add_reader(self.shim, self._hear)
+        asyncio.get_running_loop().add_reader(self.shim, self._hear)
 
     @property
     def token(self) -> str:
@@ -117,6 +118,7 @@ class PipeGuest(Guest):
             self.close_stdout()
         if self._write_end >= 0:
             self.close_stdin()
+        close_quietly(*self._kept)
 
     def _read(self) -> None:
         data = os.read(self._read_end, 1 << 18)
@@ -333,6 +335,33 @@ class Estate:
         while not wanted():
             await self._changed.wait()
 
+    def die(self) -> None:
+        """Be gone as after a SIGKILL: nobody is told, and nothing is put away."""
+        loop = asyncio.get_running_loop()
+        for session in self.reception._sessions.values():
+            wires = session._wires
+            loop.remove_reader(wires.stdin)
+            loop.remove_reader(wires.connection)
+            session._writer.close()
+            session._journal.close()
+            wires.connection.close()
+            close_quietly(wires.stdin, wires.stdout)
+        self.reception._sessions.clear()
+        self.tasks.cancel_scope.cancel()
+
+    def back(self, guest: PipeGuest, **changes: Any) -> None:
+        """Let a host of a daemon that died come back."""
+        self.guests.append(guest)
+        token = guest.token
+        guest.kill_shim()
+        guest.knock(**{"resume": token, **changes})
+        self.reception.receive(guest.greeting)
+
+    async def left(self) -> None:
+        """Return once the instances that were given up are gone."""
+        for instance in tuple(self.supervisor._leaving):
+            await instance.rested()
+
     async def end(self) -> None:
         """Let everybody go, stop everything, and look whether anything is left."""
         self.reception.close_all()
@@ -342,12 +371,16 @@ class Estate:
             command.leave()
         await self.supervisor.shut_down()
         self.tasks.cancel_scope.cancel()
-        for name in list(self.logs):
-            self.logs[name].close()
         assert self.reception.sessions == 0
         assert not self.supervisor.active
         assert list(self.paths.sessions_dir.iterdir()) == []
-        await probe.nothing_left([self.marker], 2.0)
+
+    def put_away(self) -> None:
+        """Leave nothing that would still happen, and no open file."""
+        for instance in self.supervisor.instances:
+            instance.stop()
+        for name in list(self.logs):
+            self.logs[name].close()
 
 
 @asynccontextmanager
@@ -364,4 +397,7 @@ async def estate(
                 print(*one.logs[name].last(50), one.journal(name).tail(), sep="\n", file=sys.stderr)
             probe.kill_all([one.marker])
             raise
-        await one.end()
+        if not tasks.cancel_scope.cancel_called:
+            await one.end()
+    one.put_away()
+    await probe.nothing_left([one.marker], 2.0)
