@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Literal
 
+from supervisord_mcp.runtimes.seccomp import BASE, Policy
+
 Access = Literal["ro", "rw"]
 Network = Literal["none", "host"]
 #: What a person is told about the isolation of a running child.
@@ -29,6 +31,7 @@ class LaunchSpec:
     ``argv[0]`` is absolute. ``env`` is the whole environment of the child. ``marker`` is the value of the environment
     variable ``SMCP_INSTANCE`` (the runtime adds it), by which every process of the tree can be found again.
     ``read_only`` are the directories that the command itself needs (interpreter, virtual environment, package cache).
+    ``seccomp`` is which system calls it may make, where the runtime can tell.
     """
 
     name: str
@@ -39,6 +42,7 @@ class LaunchSpec:
     read_only: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
     network: Network = "none"
+    seccomp: Policy = BASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class ExitStatus:
     def __str__(self) -> str:
         if self.signal is None:
             return f"exit {self.code}"
+        if self.signal == signals.SIGSYS:
+            return "killed by SIGSYS (blocked syscall)"
         try:
             return f"killed by {signals.Signals(self.signal).name}"
         except ValueError:

@@ -10,29 +10,30 @@ Arguments travel through a descriptor and the environment through execve: neithe
 
 from __future__ import annotations
 
+import base64
 import os
 import shlex
 import shutil
 import stat
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
 from supervisord_mcp.errors import IsolationError
-from supervisord_mcp.runtimes import diagnosis
+from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
 from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.handover import GATE, failed, hand_over
 from supervisord_mcp.runtimes.process import Program, spawn
-from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, steps
+from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, Step, steps
 from supervisord_mcp.runtimes.shown import environment_words
 
 _SETUP_SECONDS = 20.0
 _TRIAL_SECONDS = 10
 _STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_NEEDED = ("--perms", "--die-with-parent", "--info-fd", "--block-fd", "--args", "--new-session")
+_NEEDED = ("--perms", "--die-with-parent", "--info-fd", "--block-fd", "--args", "--new-session", "--seccomp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,15 @@ class BwrapRuntime(Runtime):
             program = self._find()
         except IsolationError as error:
             return (Lack("bubblewrap", error.message, error.remedy),)
+        try:
+            syscalls.native()
+        except IsolationError as error:
+            return (Lack("a filter for system calls", error.message, error.remedy),)
         if self._tried == program.identity:
             return ()
         trial = LaunchSpec("trial", ("/bin/true",), env=(("PATH", _STANDARD_PATH),))
         with Descriptors() as descriptors:
-            line = descriptors.render(steps(trial, program.features, as_root=os.geteuid() == 0))
+            line = descriptors.render([*_built(trial, program), _filter(trial, descriptors)])
             try:
                 done = subprocess.run(
                     [program.path, *line, "--", *trial.argv],
@@ -88,24 +93,29 @@ class BwrapRuntime(Runtime):
         """Return a command line for bash that starts the same child; secrets are not in it."""
         words: list[str] = []
         files: list[str] = []
-        for step in steps(spec, self._find().features, as_root=os.geteuid() == 0):
+        for step in _built(spec, self._find()):
             if isinstance(step, Data):
                 number = str(10 + len(files))
                 files.append(f"{number}<<<{shlex.quote(step.text.rstrip())}")
                 words += ("--perms", "0444", "--file", number, step.path)
             else:
                 words += step
+        # What is refused cannot be reported to a command line, only to a daemon.
+        program = base64.b64encode(seccomp.program(replace(spec.seccomp, audit=False))).decode()
+        words += ("--seccomp", str(10 + len(files)))
+        files.append(f"{words[-1]}< <(base64 -d <<<{program})")
         head = ["env", "-i", *environment_words(_environment(spec)), self._find().path]
         return " ".join([*head, *map(shlex.quote, (*words, "--", *spec.argv)), *files])
 
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
         program = self._find()
-        built = steps(spec, program.features, as_root=os.geteuid() == 0)
+        built = _built(spec, program)
         with Descriptors() as descriptors:
             info = descriptors.pipe_from_child()
             block = descriptors.pipe_to_child()
-            line = descriptors.render([*built, ("--info-fd", str(info.theirs)), ("--block-fd", str(block.theirs))])
+            phases = (("--info-fd", str(info.theirs)), ("--block-fd", str(block.theirs)))
+            line = descriptors.render([*built, _filter(spec, descriptors), *phases])
             env = with_marker(_environment(spec), spec.marker)
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
             spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited))
@@ -147,6 +157,15 @@ def _server_status(status: ExitStatus) -> ExitStatus:
     if status.code is not None and 128 < status.code <= 192:
         return ExitStatus(signal=status.code - 128)
     return status
+
+
+def _built(spec: LaunchSpec, program: _Program) -> list[Step]:
+    return steps(spec, program.features, as_root=os.geteuid() == 0)
+
+
+def _filter(spec: LaunchSpec, descriptors: Descriptors) -> Step:
+    """Return the step that filters the system calls of every process in the sandbox, the first one included."""
+    return ("--seccomp", str(descriptors.file(seccomp.program(spec.seccomp))))
 
 
 def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:

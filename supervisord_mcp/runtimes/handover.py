@@ -20,6 +20,7 @@ GATE = (
     'IFS= read -r word && [ "$word" = go ] || exit 97; exec "$@"'
 )
 _NAMESPACES = ("user", "mnt", "pid", "ipc", "uts")
+_FILTER_SECONDS = 2.0
 
 
 async def hand_over(child: ProcessChild, spec: LaunchSpec, info: int, block: int) -> None:
@@ -41,6 +42,7 @@ async def hand_over(child: ProcessChild, spec: LaunchSpec, info: int, block: int
     if answer != b"ok\n":
         raise await failed(child, spec)
     _verify(inner, spec)
+    await _await_filter(inner, spec)
     try:
         os.write(child.stdin, b"go\n")
     except BrokenPipeError:
@@ -81,6 +83,37 @@ def _verify(inner: int, spec: LaunchSpec) -> None:
             f"server {spec.name} was not started: bubblewrap shared its {', '.join(shared)} namespace",
             remedy="Check which bwrap is first in PATH.",
         )
+
+
+async def _await_filter(inner: int, spec: LaunchSpec) -> None:
+    """Raise `IsolationError` if the first process of the sandbox does not get a filter for its system calls.
+
+    The server may write into it, so a filter of the server alone would be none. It gets its own a moment later.
+    """
+    with anyio.move_on_after(_FILTER_SECONDS):
+        while not _is_filtered(inner):  # noqa: ASYNC110 (the kernel tells nobody)
+            await anyio.sleep(0.001)
+        return
+    raise IsolationError(
+        f"server {spec.name} was not started: bubblewrap did not filter the system calls of its sandbox",
+        remedy="Check which bwrap is first in PATH.",
+    )
+
+
+def _is_filtered(pid: int) -> bool:
+    """Whether a process has a filter that this one does not have; before Linux 5.9, whether it has any."""
+    theirs, ours = _status(pid), _status(os.getpid())
+    if "Seccomp_filters" in theirs:
+        return int(theirs["Seccomp_filters"]) > int(ours["Seccomp_filters"])
+    return theirs.get("Seccomp") == "2"
+
+
+def _status(pid: int) -> dict[str, str]:
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+    except OSError:
+        return {}
 
 
 def _namespace(pid: int, name: str) -> str:

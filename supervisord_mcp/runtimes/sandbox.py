@@ -98,7 +98,7 @@ def steps(spec: LaunchSpec, features: Features, *, as_root: bool) -> list[Step]:
     binds = _arranged(spec)
     cwd = spec.cwd or HOME
     _check_directory(cwd, binds)
-    built: list[Step] = [*_namespaces(features, spec.network), *_system(), *_etc(spec.network), ("--proc", "/proc")]
+    built: list[Step] = [*_namespaces(features, spec), *_system(), *_etc(spec.network), ("--proc", "/proc")]
     if as_root:
         # To the kernel the sandbox is still root, which owns these files: one of them names a program run by the host.
         built.append(("--ro-bind", "/proc/sys", "/proc/sys"))
@@ -110,7 +110,7 @@ def steps(spec: LaunchSpec, features: Features, *, as_root: bool) -> list[Step]:
     return [*built, ("--remount-ro", "/"), ("--chdir", cwd)]
 
 
-def _namespaces(features: Features, network: Network) -> Iterable[Step]:
+def _namespaces(features: Features, spec: LaunchSpec) -> Iterable[Step]:
     yield from (
         ("--unshare-user",),
         ("--unshare-pid",),
@@ -118,9 +118,9 @@ def _namespaces(features: Features, network: Network) -> Iterable[Step]:
         ("--unshare-uts",),
         ("--unshare-cgroup-try",),
     )
-    if network == "none":
+    if spec.network == "none":
         yield ("--unshare-net",)
-    if features.disable_userns:
+    if features.disable_userns and not spec.seccomp.userns:
         yield ("--disable-userns",)
     yield from (("--die-with-parent",), ("--new-session",), ("--hostname", "mcp"), ("--cap-drop", "ALL"))
     yield from (("--uid", _ID), ("--gid", _ID))

@@ -252,7 +252,7 @@ def test_a_setuid_or_old_bubblewrap_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_trial_says_what_is_wrong_and_a_success_is_remembered(tmp_path: Path) -> None:
-    options = "--perms --die-with-parent --info-fd --block-fd --args --new-session"
+    options = "--perms --die-with-parent --info-fd --block-fd --args --new-session --seccomp"
     program, count = tmp_path / "bwrap", tmp_path / "count"
     head = f"#!/bin/sh\nif [ $1 = --help ]; then echo {options}; exit; fi; echo >> {count}\n"
     program.write_text(f"{head}echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n")

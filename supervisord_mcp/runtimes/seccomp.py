@@ -1,0 +1,199 @@
+"""Which system calls a sandboxed server may make: a policy, and the filter that the kernel is given for it.
+
+Every call that Linux is known to have is allowed but for what stands here. A number that is not known yet is answered
+as an older kernel would, so programs fall back to what they used before. The same goes for calls with flags that no
+filter can read (clone3), and for those that reach files and sockets past the others (io_uring). The rest of what is
+refused is refused as to a program without rights.
+
+Programs filter themselves too (landlock, seccomp, prctl): that stays allowed, it can only take away.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from supervisord_mcp.runtimes import syscalls
+from supervisord_mcp.runtimes.bpf import Answer, Decision, Switch, Table, assemble
+from supervisord_mcp.runtimes.syscalls import Architecture
+
+#: A kind of socket that a server may make. A pair of connected unix sockets is always allowed.
+Family = Literal["inet", "inet6", "netlink-route", "unix"]
+
+_FAMILIES: Mapping[Family, int] = {"unix": 1, "inet": 2, "inet6": 10, "netlink-route": 16}
+_UNIX = _FAMILIES["unix"]
+
+
+def _errno(number: int) -> Answer:
+    return Answer(0x00050000 | number)
+
+
+ALLOW = Answer(0x7FFF0000)
+#: Asks the program that listens, see `audit`.
+NOTIFY = Answer(0x7FC00000)
+KILL = Answer(0x80000000)
+_MISSING = _errno(errno.ENOSYS)
+_REFUSED = _errno(errno.EPERM)
+_NO_FAMILY = _errno(errno.EAFNOSUPPORT)
+
+#: Answered as by a kernel that does not have them.
+_ABSENT = (
+    # A filter cannot read its flags, and libraries fall back to clone only if there is no clone3.
+    "clone3",
+    *("io_uring_setup", "io_uring_enter", "io_uring_register"),
+    *("open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr"),
+    *("statmount", "listmount", "memfd_secret"),
+)
+_DENIED = (
+    # Modules, and other code and data for the kernel.
+    *("create_module", "init_module", "delete_module", "finit_module", "query_module"),
+    *("bpf", "kexec_load", "kexec_file_load", "modify_ldt", "perf_event_open", "userfaultfd", "uselib"),
+    # What belongs to the whole machine.
+    *("acct", "reboot", "swapon", "swapoff", "quotactl", "quotactl_fd", "syslog", "sysfs", "ustat", "vhangup"),
+    *("settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname"),
+    *("ioperm", "iopl", "lookup_dcookie", "nfsservctl", "fanotify_init", "lsm_set_self_attr"),
+    # Keys of the session that the daemon runs in.
+    *("add_key", "keyctl", "request_key"),
+    # Files by other ways than their names, and what they are mounted on.
+    *("mount", "umount2", "pivot_root", "chroot", "open_by_handle_at", "name_to_handle_at"),
+    # Other processes.
+    *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp"),
+    # Namespaces (clone: see below).
+    *("setns", "unshare"),
+    # Placement of memory, and calls with a past of faults that nearly nobody needs.
+    *("mbind", "set_mempolicy", "set_mempolicy_home_node", "migrate_pages", "move_pages", "vmsplice"),
+    *("io_setup", "io_destroy", "io_getevents", "io_pgetevents", "io_submit", "io_cancel"),
+)
+
+_NEW_NAMESPACES = 0x7E020000
+#: Commands that put words into the terminal of whoever started the daemon, or change what it is.
+_TERMINAL = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C, "TIOCCONS": 0x541D, "TIOCSETD": 0x5423}
+_PERSONALITIES = (0, 0xFFFFFFFF)
+_SOCKET_TYPE = 0xF
+_RAW, _PACKET = 3, 10
+
+#: Further denials that look at an argument: the call, the argument's position and its value.
+_PARTS: Mapping[str, tuple[str, int, int]] = {"prctl(PR_SET_MM)": ("prctl", 0, 35)}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a server may ask of the kernel; the default is the base that every profile starts from.
+
+    ``userns`` allows namespaces of its own to a server that puts its parts into sandboxes, ``ptrace`` the tools of a
+    debugger. ``deny`` names further calls, or ``prctl(PR_SET_MM)``. With ``audit`` what is refused is also reported.
+    Raise `ValueError` for words that have no meaning.
+    """
+
+    families: frozenset[Family] = frozenset({"inet", "inet6", "netlink-route"})
+    userns: bool = False
+    ptrace: bool = False
+    deny: frozenset[str] = frozenset()
+    audit: bool = False
+
+    def __post_init__(self) -> None:
+        if strange := sorted(self.families - set(get_args(Family))):
+            raise ValueError(f"{strange[0]}: no such family of sockets; there are {', '.join(get_args(Family))}")
+        for name in sorted(self.deny):
+            if name not in _PARTS and not syscalls.known(name):
+                raise ValueError(f"{name}: Linux has no such system call")
+
+
+#: What a server may do whose profile says nothing about it.
+BASE = Policy()
+
+
+def decisions(policy: Policy) -> dict[str, Decision]:
+    """Return what is decided about the calls that are not simply allowed, by name."""
+    decided: dict[str, Decision] = dict.fromkeys(_ABSENT, _MISSING)
+    decided |= dict.fromkeys(_DENIED, _REFUSED)
+    decided |= {
+        "clone": Switch(0, ((0, ALLOW),), _REFUSED, mask=_NEW_NAMESPACES),
+        "ioctl": Switch(1, _cases(_TERMINAL.values(), _REFUSED), ALLOW),
+        "personality": Switch(0, _cases(_PERSONALITIES, ALLOW), _REFUSED),
+        "socket": _sockets(policy.families),
+        "socketpair": Switch(0, ((_UNIX, ALLOW),), _NO_FAMILY),
+    }
+    if policy.userns:
+        decided |= dict.fromkeys(("clone", "unshare", "setns", "chroot"), ALLOW)
+    if policy.ptrace:
+        decided |= dict.fromkeys(("ptrace", "process_vm_readv", "personality"), ALLOW)
+    for name in sorted(policy.deny):
+        if name in _PARTS:
+            call, argument, value = _PARTS[name]
+            decided.setdefault(call, Switch(argument, ((value, _REFUSED),), ALLOW))
+        elif name not in _ABSENT:
+            decided[name] = _REFUSED
+    return decided
+
+
+def table(policy: Policy, architecture: Architecture) -> Table:
+    """Return what is decided about every call of an architecture, without regard to ``audit``."""
+    decided = decisions(policy)
+    calls = {number: decided.get(name, ALLOW) for name, number in architecture.numbers.items()}
+    # The calls of x32 have numbers of their own that nobody knows here.
+    return Table(architecture.audit, calls, unknown=_MISSING, foreign=KILL)
+
+
+@functools.lru_cache(maxsize=64)
+def program(policy: Policy, architecture: Architecture | None = None) -> bytes:
+    """Return the filter for a policy, on this machine unless another architecture is named.
+
+    Raise `IsolationError` where the machine is of a kind that cannot be filtered.
+    """
+    architecture = architecture or syscalls.native()
+    decided = table(policy, architecture)
+    return assemble(_reporting(decided, architecture) if policy.audit else decided)
+
+
+def _reporting(decided: Table, architecture: Architecture) -> Table:
+    """Return a table that asks the listener instead of refusing; without one the kernel answers that nothing is there.
+
+    Every new thread is refused its clone3 first, which tells nobody anything.
+    """
+    silent = architecture.numbers["clone3"]
+    calls = {number: each if number == silent else _asking(each) for number, each in decided.calls.items()}
+    return replace(decided, calls=calls, unknown=NOTIFY)
+
+
+def _asking(decision: Decision) -> Decision:
+    if isinstance(decision, Answer):
+        return decision if decision == ALLOW else NOTIFY
+    cases = tuple((value, _asking(each)) for value, each in decision.cases)
+    return replace(decision, cases=cases, otherwise=_asking(decision.otherwise))
+
+
+def describe(policy: Policy) -> tuple[str, ...]:
+    """Return the rules of a policy in words, for a person."""
+    sockets = ", ".join(name for name in get_args(Family) if name in policy.families) or "none"
+    words = [
+        "system calls: those that Linux is known to have, for this kind of processor; unknown ones are not there",
+        f"sockets: {sockets}; raw ones are refused, a pair of connected unix sockets is allowed",
+        "refused: changes to the machine, mounts, kernel modules, keys, io_uring, typing into terminals",
+    ]
+    words.append(f"namespaces of its own: {'allowed' if policy.userns else 'refused'}")
+    words.append(f"debugging of other processes: {'allowed' if policy.ptrace else 'refused'}")
+    if policy.deny:
+        words.append(f"also refused: {', '.join(sorted(policy.deny))}")
+    if policy.audit:
+        words.append("what is refused is reported in the log of the server")
+    return tuple(words)
+
+
+def _sockets(families: Iterable[Family]) -> Decision:
+    raw = Switch(1, _cases((_RAW, _PACKET), _REFUSED), ALLOW, mask=_SOCKET_TYPE)
+    # The only protocol of netlink that programs without rights need; the others configure and watch the machine.
+    kinds: Mapping[Family, Decision] = {
+        "unix": ALLOW,
+        "inet": raw,
+        "inet6": raw,
+        "netlink-route": Switch(2, ((0, ALLOW),), _NO_FAMILY),
+    }
+    return Switch(0, tuple((_FAMILIES[name], kinds[name]) for name in sorted(families)), _NO_FAMILY)
+
+
+def _cases(values: Iterable[int], decision: Decision) -> tuple[tuple[int, Decision], ...]:
+    return tuple((value, decision) for value in values)
