@@ -25,6 +25,9 @@ _STUCK_SECONDS = 10.0
 _SWEEP_SECONDS = (0.002, 0.1)
 #: How often an orphan that cannot be told apart is looked at again: an execve takes no longer.
 _UNSETTLED_SWEEPS = 4
+#: Every how many looks at its size a tree is searched for in all of the process table, which is dear; otherwise what
+#: left its parents is not counted.
+_WHOLE_LOOK = 16
 
 
 class ProcessChild(Child):
@@ -43,6 +46,7 @@ class ProcessChild(Child):
         self._give_up = 0.0
         self._unsettled = 0
         self._excess = ""
+        self._looks = 0
         self._restraint: Restraint | None = None
         self.limits: tuple[str, ...] = ()
         orphans.own(self.pid)
@@ -72,6 +76,9 @@ class ProcessChild(Child):
     def _members(self) -> list[int]:
         if self._wrappers:
             return [pid for wrapper in self._wrappers - {self.pid} for pid in proctable.descendants(wrapper)]
+        self._looks += 1
+        if self._looks % _WHOLE_LOOK:
+            return proctable.descendants(self.pid)
         return [entry.pid for entry in self._tree.members()]
 
     def _exceeded(self, reason: str) -> None:
