@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Literal
 
+from supervisord_mcp.runtimes.limits import DEFAULTS, Available, Limits, plan
 from supervisord_mcp.runtimes.seccomp import BASE, Policy
 
 Access = Literal["ro", "rw"]
@@ -43,16 +44,24 @@ class LaunchSpec:
     mounts: tuple[Mount, ...] = ()
     network: Network = "none"
     seccomp: Policy = BASE
+    limits: Limits = DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)
 class ExitStatus:
-    """How a child ended: an exit code, or the number of the signal that ended it (exactly one is set)."""
+    """How a child ended: an exit code, or the number of the signal that ended it (exactly one is set).
+
+    ``cause`` names the limit that it exceeded ("memory limit 512M"), where that is what ended it.
+    """
 
     code: int | None = None
     signal: int | None = None
+    cause: str = ""
 
     def __str__(self) -> str:
+        return f"{self._end()} ({self.cause})" if self.cause else self._end()
+
+    def _end(self) -> str:
         if self.signal is None:
             return f"exit {self.code}"
         if self.signal == signals.SIGSYS:
@@ -82,12 +91,14 @@ class Child(ABC):
 
     ``stdin``, ``stdout`` and ``stderr`` are the daemon's ends of the pipes: non-blocking file descriptors, read and
     written by the caller. The caller closes ``stdin`` through `close_stdin`; `aclose` closes whatever is left open.
+    ``limits`` says what enforces each of its limits, as a person reads it.
     """
 
     pid: int
     stdin: int
     stdout: int
     stderr: int
+    limits: tuple[str, ...] = ()
 
     @abstractmethod
     async def wait(self) -> ExitStatus:
@@ -123,6 +134,14 @@ class Runtime(ABC):
     @abstractmethod
     def explain(self, spec: LaunchSpec) -> str:
         """Return a command line that a person can paste to start the same child; secrets are not in it."""
+
+    def enforced(self, limits: Limits) -> tuple[str, ...]:
+        """Return what would enforce each limit of a child, as a person reads it. Raise `IsolationError` as `launch`."""
+        return plan(limits, self.available()).report
+
+    def available(self) -> Available:
+        """Return the means for limits that this runtime has on this machine."""
+        return Available()
 
     @abstractmethod
     async def launch(self, spec: LaunchSpec) -> Child:

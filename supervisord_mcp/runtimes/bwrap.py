@@ -23,10 +23,13 @@ import anyio
 from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
+from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
 from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.handover import GATE, failed, hand_over
+from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces
 from supervisord_mcp.runtimes.process import Program, spawn
+from supervisord_mcp.runtimes.restraint import Restraint, means
 from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, Step, steps
 from supervisord_mcp.runtimes.shown import environment_words
 
@@ -51,9 +54,10 @@ class BwrapRuntime(Runtime):
     name = "bwrap"
     isolation = "sandbox"
 
-    def __init__(self, path: str | None = None) -> None:
-        """``path`` is where bubblewrap is searched instead of in the daemon's PATH."""
+    def __init__(self, path: str | None = None, groups: Groups | None = None) -> None:
+        """``path`` is where bubblewrap is searched instead of in the daemon's PATH, ``groups`` the daemon's cgroups."""
         self._path = path
+        self._groups = groups
         self._program: _Program | None = None
         self._tried: tuple[int, int, int] | None = None
 
@@ -69,7 +73,7 @@ class BwrapRuntime(Runtime):
             return (Lack("a filter for system calls", error.message, error.remedy),)
         if self._tried == program.identity:
             return ()
-        trial = LaunchSpec("trial", ("/bin/true",), env=(("PATH", _STANDARD_PATH),))
+        trial = LaunchSpec("trial", ("/bin/true",), env=(("PATH", _STANDARD_PATH),), limits=UNLIMITED)
         with Descriptors() as descriptors:
             line = descriptors.render([*_built(trial, program), _filter(trial, descriptors)])
             try:
@@ -107,9 +111,20 @@ class BwrapRuntime(Runtime):
         head = ["env", "-i", *environment_words(_environment(spec)), self._find().path]
         return " ".join([*head, *map(shlex.quote, (*words, "--", *spec.argv)), *files])
 
+    def available(self) -> Available:
+        """Return the means for limits that a sandbox has on this machine. Raise `IsolationError` without bubblewrap."""
+        return means(
+            self._groups,
+            # To the kernel, the processes of root are never too many.
+            own_users=os.geteuid() != 0 and counts_for_namespaces(os.uname().release),
+            places=True,
+            sized=self._find().features.size,
+        )
+
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
         program = self._find()
+        restraint = Restraint(spec, self.available(), self._groups)
         built = _built(spec, program)
         with Descriptors() as descriptors:
             info = descriptors.pipe_from_child()
@@ -123,7 +138,7 @@ class BwrapRuntime(Runtime):
             descriptors.close_inherited()
             try:
                 with anyio.fail_after(_SETUP_SECONDS):
-                    await hand_over(child, spec, info.ours, block.ours)
+                    await hand_over(child, restraint, spec, info.ours, block.ours)
             except TimeoutError:
                 raise await failed(child, spec, f"no sandbox after {_SETUP_SECONDS:.0f} s") from None
             except BaseException:

@@ -12,6 +12,7 @@ from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes import diagnosis
 from supervisord_mcp.runtimes.base import LaunchSpec
 from supervisord_mcp.runtimes.child import ProcessChild
+from supervisord_mcp.runtimes.restraint import Restraint
 
 #: The first program in a sandbox: it says that all is set up, waits for a word, and becomes the server.
 # The shell reads byte by byte from a pipe, so nothing of what follows the word is lost. Only builtins are used.
@@ -23,13 +24,14 @@ _NAMESPACES = ("user", "mnt", "pid", "ipc", "uts")
 _FILTER_SECONDS = 2.0
 
 
-async def hand_over(child: ProcessChild, spec: LaunchSpec, info: int, block: int) -> None:
-    """Bring a blocked sandbox to the point where the server runs in it."""
+async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec, info: int, block: int) -> None:
+    """Bring a blocked sandbox to the point where the server runs in it, within its limits."""
     inner = _inner_pid(await _read(info, until_end=True))
     if inner is None:
         raise await failed(child, spec)
     child.confine(inner)
-    # Here limits and listeners are set from outside: everything in the sandbox inherits them.
+    # Everything in the sandbox inherits what is set here from outside.
+    await child.restrain(restraint, inner)
     with contextlib.suppress(BrokenPipeError):
         os.write(block, b"\n")
     answer = await _read(child.stdout)
@@ -43,6 +45,20 @@ async def hand_over(child: ProcessChild, spec: LaunchSpec, info: int, block: int
         raise await failed(child, spec)
     _verify(inner, spec)
     await _await_filter(inner, spec)
+    await _say_go(child, spec)
+
+
+async def pass_gate(child: ProcessChild, restraint: Restraint, spec: LaunchSpec) -> None:
+    """Bring a gate that runs without a sandbox to the point where it is the server, within its limits."""
+    await child.restrain(restraint, child.pid)
+    answer = await _read(child.stdout)
+    if answer != b"ok\n":
+        said = await _last_words(child)
+        raise LaunchError(f"server {spec.name}: it ended before it began: {said or 'without a word'}")
+    await _say_go(child, spec)
+
+
+async def _say_go(child: ProcessChild, spec: LaunchSpec) -> None:
     try:
         os.write(child.stdin, b"go\n")
     except BrokenPipeError:
@@ -122,6 +138,12 @@ def _namespace(pid: int, name: str) -> str:
 
 async def failed(child: ProcessChild, spec: LaunchSpec, text: str = "") -> Exception:
     """End what is left of a sandbox that failed; return the error with what bubblewrap wrote."""
+    said = await _last_words(child)
+    return diagnosis.failure(spec.name, "; ".join(filter(None, (text, said))))
+
+
+async def _last_words(child: ProcessChild) -> str:
+    """End a child and return the last lines that it wrote to stderr."""
     with anyio.CancelScope(shield=True):
         child.kill()
         await child.wait()
@@ -129,5 +151,4 @@ async def failed(child: ProcessChild, spec: LaunchSpec, text: str = "") -> Excep
         with contextlib.suppress(TimeoutError), anyio.fail_after(1):
             said = await _read(child.stderr, until_end=True)
         await child.aclose()
-    words = [line for line in said.decode(errors="replace").splitlines() if line.strip()][-5:]
-    return diagnosis.failure(spec.name, "; ".join(filter(None, (text, *words))))
+    return "; ".join([line for line in said.decode(errors="replace").splitlines() if line.strip()][-5:])

@@ -16,6 +16,7 @@ from typing import Literal
 
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes.base import Access, LaunchSpec, Network
+from supervisord_mcp.runtimes.limits import Limits
 
 #: The private home directory in a sandbox; its user and group are one name, whoever runs the daemon.
 HOME = "/home/mcp"
@@ -23,12 +24,7 @@ USER = "mcp"
 _ID = "1000"
 
 _MIB = 1 << 20
-_TMPFS = {
-    "/dev/shm": (0o1777, 64 * _MIB),
-    "/tmp": (0o1777, 256 * _MIB),
-    "/run": (0o755, _MIB),
-    HOME: (0o700, 256 * _MIB),
-}
+_TMPFS = ("/dev/shm", "/tmp", "/run", HOME)
 
 _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 #: Read-only parts of the system that are visible in every sandbox, beside what `_SYSTEM_LINKS` names.
@@ -103,11 +99,22 @@ def steps(spec: LaunchSpec, features: Features, *, as_root: bool) -> list[Step]:
         # To the kernel the sandbox is still root, which owns these files: one of them names a program run by the host.
         built.append(("--ro-bind", "/proc/sys", "/proc/sys"))
     built.append(("--dev", "/dev"))
-    for path, (mode, size) in _TMPFS.items():
-        built.append(("--perms", f"{mode:04o}", *(("--size", str(size)) if features.size else ()), "--tmpfs", path))
+    built += _places(spec.limits, features)
     built += [_bind_step(bind) for bind in binds]
     # Not before: it would keep mount points from being made.
     return [*built, ("--remount-ro", "/"), ("--chdir", cwd)]
+
+
+def _places(limits: Limits, features: Features) -> Iterable[Step]:
+    for path, mode, size in (
+        ("/dev/shm", "1777", limits.shm),
+        ("/tmp", "1777", limits.tmp),
+        ("/run", "0755", _MIB),
+        (HOME, "0700", limits.home),
+    ):
+        # A size of 0 would be no limit at all: the kernel rounds what is left up to a page.
+        sized = ("--size", str(max(1, size))) if features.size and size is not None else ()
+        yield ("--perms", mode, *sized, "--tmpfs", path)
 
 
 def _namespaces(features: Features, spec: LaunchSpec) -> Iterable[Step]:
