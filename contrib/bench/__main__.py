@@ -28,6 +28,7 @@ MEASURES: tuple[Callable[[Place, Plan], Iterator[Figure]], ...] = (
     starts.first_reply,
     starts.starts_and_crashes,
     calls.large_result,
+    costs.daemon_afterwards,
 )
 
 

@@ -8,15 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt, WithJsonSchema, WrapSerializer
 
 from supervisord_mcp.config.values import (
     FrozenTable,
+    format_bound,
     format_duration,
     format_size,
+    format_size_bound,
+    parse_bound,
     parse_duration,
     parse_limit,
     parse_size,
+    parse_size_bound,
 )
 from supervisord_mcp.config.variables import PROJECT, names, parse
 
@@ -138,6 +142,27 @@ Size = Annotated[
     PlainSerializer(format_size, return_type=str, when_used="json"),
     WithJsonSchema(_json_text(_SIZE_TEXT)),
     Kind("size"),
+]
+SizeBound = Annotated[
+    Annotated[int, Field(ge=4096)] | None,
+    BeforeValidator(parse_size_bound),
+    PlainSerializer(format_size_bound, return_type=str, when_used="json"),
+    WithJsonSchema({"anyOf": [{"const": "off"}, *_json_text(_SIZE_TEXT)["anyOf"]]}),
+    Kind('size or "off"'),
+]
+CountBound = Annotated[
+    Annotated[StrictInt, Field(ge=8, le=1 << 20)] | None,
+    BeforeValidator(parse_bound),
+    PlainSerializer(format_bound, return_type=int | str, when_used="json"),
+    WithJsonSchema({"anyOf": [{"const": "off"}, {"type": "integer", "minimum": 8, "maximum": 1 << 20}]}),
+    Kind('integer or "off"'),
+]
+CpuBound = Annotated[
+    Annotated[float, Field(ge=0.01, le=1024, strict=True)] | None,
+    BeforeValidator(parse_bound),
+    PlainSerializer(format_bound, return_type=float | str, when_used="json"),
+    WithJsonSchema({"anyOf": [{"const": "off"}, {"type": "number", "minimum": 0.01, "maximum": 1024}]}),
+    Kind('number or "off"'),
 ]
 Text = Annotated[str, AfterValidator(check_text)]
 PathText = Annotated[str, AfterValidator(check_path), Kind("path")]

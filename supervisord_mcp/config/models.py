@@ -22,6 +22,8 @@ from pydantic import (
 
 from supervisord_mcp.config.fields import (
     Command,
+    CountBound,
+    CpuBound,
     Duration,
     Environment,
     Frozen,
@@ -31,6 +33,7 @@ from supervisord_mcp.config.fields import (
     SearchDirectory,
     ServerName,
     Size,
+    SizeBound,
     VariableName,
     Words,
     freeze,
@@ -98,6 +101,25 @@ class Log(Table):
     )
 
 
+class Limits(Table):
+    """What a server may use at most; one that takes more is ended or refused, and its neighbours are not disturbed."""
+
+    memory: SizeBound = Field(
+        default=1 << 30, description="Memory of all processes of the server together; beyond it the server is ended."
+    )
+    pids: CountBound = Field(
+        default=128, description="Processes and threads; a Node server needs at least 12. No more can be started."
+    )
+    cpu: CpuBound = Field(
+        default=None, description="Processors, as a share of their time; only where control groups can be made."
+    )
+    nofile: CountBound = Field(default=1024, description="Open files of each process.")
+    fsize: SizeBound = Field(default=2 << 30, description="The largest file that may be written.")
+    tmp: SizeBound = Field(default=256 << 20, description="Size of the private /tmp of a sandbox.")
+    shm: SizeBound = Field(default=64 << 20, description="Size of the private /dev/shm of a sandbox.")
+    home: SizeBound = Field(default=256 << 20, description="Size of the private home directory of a sandbox.")
+
+
 class ServerConfig(Table):
     """One MCP server: the command that runs it, who shares it, and what it may reach."""
 
@@ -162,6 +184,11 @@ class ServerConfig(Table):
         default=(),
         description="Files and directories that the sandbox shows to the server.",
         examples=[[{"path": "${project}", "access": "rw"}]],
+    )
+    limits: Limits = Field(
+        default=Limits(),
+        description="What the server may use at most.",
+        examples=[{"memory": "512M", "pids": 64, "cpu": 1.0}],
     )
     log: Log = Field(default=Log(), description="The file that holds what the server writes to stderr.")
 

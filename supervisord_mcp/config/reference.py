@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from supervisord_mcp.config.faults import inner
 from supervisord_mcp.config.fields import SERVER_NAME, Kind
-from supervisord_mcp.config.models import Backoff, Budget, Config, DaemonConfig, Log, Mount, ServerConfig, Table
+from supervisord_mcp.config.models import Backoff, Budget, Config, DaemonConfig, Limits, Log, Mount, ServerConfig, Table
 from supervisord_mcp.config.variables import Reference, parse
 
 #: What is shown instead of a value that could be a secret.
@@ -35,6 +35,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("mounts of [servers.NAME], a list of tables", Mount),
     ("[servers.NAME.budget]", Budget),
     ("[servers.NAME.backoff]", Backoff),
+    ("[servers.NAME.limits]", Limits),
     ("[servers.NAME.log]", Log),
 )
 

@@ -69,6 +69,31 @@ def parse_size(value: object) -> int:
     return size
 
 
+def parse_bound(value: object) -> object:
+    """Given "off", return None; return anything else as it is."""
+    return None if value == OFF else value
+
+
+def parse_size_bound(value: object) -> int | None:
+    """Given a size or "off", return bytes or None. Raise `ValueError` otherwise."""
+    if value is None or value == OFF:
+        return None
+    try:
+        return parse_size(value)
+    except ValueError as error:
+        raise ValueError(f'{error}, or "off" for no limit') from None
+
+
+def format_bound(number: float | None) -> float | str:
+    """Given a number or None, return the value that `parse_bound` reads back as the same."""
+    return OFF if number is None else number
+
+
+def format_size_bound(size: int | None) -> str:
+    """Given bytes or None, return the text that `parse_size_bound` reads back as the same."""
+    return OFF if size is None else format_size(size)
+
+
 def format_size(size: int) -> str:
     """Given bytes, return the shortest text that `parse_size` reads back as the same number."""
     for unit in ("T", "G", "M", "K"):

@@ -56,8 +56,8 @@ class Discovery:
         return self._ask("initialize", jsonrpc.text_of(params), self._greeted)
 
     def stopping(self) -> None:
-        """The child is being stopped: it gets nothing new, but may finish what it has."""
-        self.ready = False
+        """The child is being stopped: it gets nothing new and does not get ready, but may finish what it has."""
+        self.ready = self.handshaking = False
 
     def child_lost(self) -> None:
         """The child is gone; what is known of it stays known."""
@@ -93,6 +93,8 @@ class Discovery:
         return self._fetch_all()
 
     def _greeted(self, message: Message) -> list[Command]:
+        if not self.handshaking:
+            return []
         result = message.members.get("result")
         if result is None:
             error = jsonrpc.value_of(message.members.get("error"))

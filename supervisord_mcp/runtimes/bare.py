@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
-from supervisord_mcp.errors import IsolationError
+import anyio
+
+from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes.base import Child, Lack, LaunchSpec, Runtime
+from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
 from supervisord_mcp.runtimes.egress.rules import Egress
-from supervisord_mcp.runtimes.process import Program, spawn
+from supervisord_mcp.runtimes.handover import GATE, pass_gate
+from supervisord_mcp.runtimes.limits import Available
+from supervisord_mcp.runtimes.process import Program, check_program, spawn
+from supervisord_mcp.runtimes.restraint import Restraint, means
 from supervisord_mcp.runtimes.shown import environment_words
+
+_START_SECONDS = 20.0
 
 
 class BareRuntime(Runtime):
@@ -17,6 +26,10 @@ class BareRuntime(Runtime):
 
     name = "bare"
     isolation = "none"
+
+    def __init__(self, groups: Groups | None = None) -> None:
+        """``groups`` are the daemon's cgroups, where there are any."""
+        self._groups = groups
 
     def check(self) -> tuple[Lack, ...]:
         """Return nothing: a machine that runs the daemon lacks nothing for this runtime."""
@@ -28,12 +41,37 @@ class BareRuntime(Runtime):
         line = " ".join(words)
         return line if spec.cwd is None else f"cd {shlex.quote(spec.cwd)} && {line}"
 
+    def available(self) -> Available:
+        """Return the means for limits that there are without a sandbox."""
+        return means(self._groups)
+
     async def launch(self, spec: LaunchSpec) -> Child:
-        """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when a network is promised."""
+        """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when a promise cannot be kept."""
         if isinstance(spec.network, Egress):
             raise IsolationError(
                 f"server {spec.name} was not started: without isolation it could reach everything, not only its rules",
                 remedy='Use runtime = "bwrap", or network = "host" if you trust it.',
             )
-        spawned = spawn(Program(spec.argv, with_marker(spec.env, spec.marker), cwd=spec.cwd))
-        return ProcessChild(spawned, spec.marker)
+        restraint = Restraint(spec, self.available(), self._groups)
+        program = Program(spec.argv, with_marker(spec.env, spec.marker), cwd=spec.cwd)
+        if restraint.idle:
+            return ProcessChild(spawn(program), spec.marker)
+        check_program(program)
+        # Limits are set on a gate that becomes the server: what it starts first has them as well.
+        spawned = spawn(replace(program, argv=("/bin/sh", "-c", GATE, "smcp", *spec.argv)))
+        child = ProcessChild(spawned, spec.marker)
+        try:
+            with anyio.fail_after(_START_SECONDS):
+                await pass_gate(child, restraint, spec)
+        except TimeoutError:
+            await _end(child)
+            raise LaunchError(f"server {spec.name} did not start within {_START_SECONDS:.0f} s") from None
+        except BaseException:
+            await _end(child)
+            raise
+        return child
+
+
+async def _end(child: Child) -> None:
+    with anyio.CancelScope(shield=True):
+        await child.aclose()

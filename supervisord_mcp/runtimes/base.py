@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from supervisord_mcp.runtimes.egress.rules import Egress
+from supervisord_mcp.runtimes.limits import DEFAULTS, Available, Limits, plan
+from supervisord_mcp.runtimes.seccomp import BASE, Policy
 
 Access = Literal["ro", "rw"]
 #: ``loopback`` is a network of its own with nothing in it but itself; so is ``none``, which may be narrower.
@@ -33,6 +35,7 @@ class LaunchSpec:
     variable ``SMCP_INSTANCE`` (the runtime adds it), by which every process of the tree can be found again.
     ``read_only`` are the directories that the command itself needs (interpreter, virtual environment, package cache).
     ``network`` may be an `Egress`: only what its rules name is reached then.
+    ``seccomp`` is which system calls it may make, where the runtime can tell.
     """
 
     name: str
@@ -43,18 +46,29 @@ class LaunchSpec:
     read_only: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
     network: Network | Egress = "none"
+    seccomp: Policy = BASE
+    limits: Limits = DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)
 class ExitStatus:
-    """How a child ended: an exit code, or the number of the signal that ended it (exactly one is set)."""
+    """How a child ended: an exit code, or the number of the signal that ended it (exactly one is set).
+
+    ``cause`` names the limit that it exceeded ("memory limit 512M"), where that is what ended it.
+    """
 
     code: int | None = None
     signal: int | None = None
+    cause: str = ""
 
     def __str__(self) -> str:
+        return f"{self._end()} ({self.cause})" if self.cause else self._end()
+
+    def _end(self) -> str:
         if self.signal is None:
             return f"exit {self.code}"
+        if self.signal == signals.SIGSYS:
+            return "killed by SIGSYS (blocked syscall)"
         try:
             return f"killed by {signals.Signals(self.signal).name}"
         except ValueError:
@@ -80,12 +94,14 @@ class Child(ABC):
 
     ``stdin``, ``stdout`` and ``stderr`` are the daemon's ends of the pipes: non-blocking file descriptors, read and
     written by the caller. The caller closes ``stdin`` through `close_stdin`; `aclose` closes whatever is left open.
+    ``limits`` says what enforces each of its limits, as a person reads it.
     """
 
     pid: int
     stdin: int
     stdout: int
     stderr: int
+    limits: tuple[str, ...] = ()
 
     @abstractmethod
     async def wait(self) -> ExitStatus:
@@ -121,6 +137,14 @@ class Runtime(ABC):
     @abstractmethod
     def explain(self, spec: LaunchSpec) -> str:
         """Return a command line that a person can paste to start the same child; secrets are not in it."""
+
+    def enforced(self, limits: Limits) -> tuple[str, ...]:
+        """Return what would enforce each limit of a child, as a person reads it. Raise `IsolationError` as `launch`."""
+        return plan(limits, self.available()).report
+
+    def available(self) -> Available:
+        """Return the means for limits that this runtime has on this machine."""
+        return Available()
 
     @abstractmethod
     async def launch(self, spec: LaunchSpec) -> Child:

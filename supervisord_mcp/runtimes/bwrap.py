@@ -10,19 +10,21 @@ Arguments travel through a descriptor and the environment through execve: neithe
 
 from __future__ import annotations
 
+import base64
 import functools
 import os
 import shlex
 import shutil
 import stat
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
 from supervisord_mcp.errors import IsolationError
-from supervisord_mcp.runtimes import diagnosis
+from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
+from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
 from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.egress.furnishing import Furnish, Furnisher
@@ -30,14 +32,16 @@ from supervisord_mcp.runtimes.egress.plan import proxy_environment
 from supervisord_mcp.runtimes.egress.proxy import Surroundings
 from supervisord_mcp.runtimes.egress.rules import Egress
 from supervisord_mcp.runtimes.handover import GATE, Blocked, failed, hand_over
+from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces
 from supervisord_mcp.runtimes.process import Program, spawn
-from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, steps
+from supervisord_mcp.runtimes.restraint import Restraint, means
+from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, Step, steps
 from supervisord_mcp.runtimes.shown import environment_words
 
 _SETUP_SECONDS = 20.0
 _TRIAL_SECONDS = 10
 _STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_NEEDED = ("--perms", "--die-with-parent", "--info-fd", "--block-fd", "--args", "--new-session")
+_NEEDED = ("--perms", "--die-with-parent", "--info-fd", "--block-fd", "--args", "--new-session", "--seccomp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +59,16 @@ class BwrapRuntime(Runtime):
     name = "bwrap"
     isolation = "sandbox"
 
-    def __init__(self, path: str | None = None, around: Surroundings | None = None) -> None:
-        """``path`` is where bubblewrap is searched instead of in the daemon's PATH; ``around`` is what egress needs."""
+    def __init__(
+        self, path: str | None = None, groups: Groups | None = None, around: Surroundings | None = None
+    ) -> None:
+        """``path`` is where bubblewrap is searched instead of in the daemon's PATH, ``groups`` the daemon's cgroups.
+
+        ``around`` is what egress needs of the daemon.
+        """
         self._furnisher = Furnisher(around or Surroundings())
         self._path = path
+        self._groups = groups
         self._program: _Program | None = None
         self._tried: tuple[int, int, int] | None = None
 
@@ -68,11 +78,15 @@ class BwrapRuntime(Runtime):
             program = self._find()
         except IsolationError as error:
             return (Lack("bubblewrap", error.message, error.remedy),)
+        try:
+            syscalls.native()
+        except IsolationError as error:
+            return (Lack("a filter for system calls", error.message, error.remedy),)
         if self._tried == program.identity:
             return ()
-        trial = LaunchSpec("trial", ("/bin/true",), env=(("PATH", _STANDARD_PATH),))
+        trial = LaunchSpec("trial", ("/bin/true",), env=(("PATH", _STANDARD_PATH),), limits=UNLIMITED)
         with Descriptors() as descriptors:
-            line = descriptors.render(steps(trial, program.features, as_root=os.geteuid() == 0))
+            line = descriptors.render([*_built(trial, program), _filter(trial, descriptors)])
             try:
                 done = subprocess.run(
                     [program.path, *line, "--", *trial.argv],
@@ -94,15 +108,29 @@ class BwrapRuntime(Runtime):
         """Return a command line for bash that starts the same child; secrets are not in it."""
         words: list[str] = []
         files: list[str] = []
-        for step in steps(spec, self._find().features, as_root=os.geteuid() == 0):
+        for step in _built(spec, self._find()):
             if isinstance(step, Data):
                 number = str(10 + len(files))
                 files.append(f"{number}<<<{shlex.quote(step.text.rstrip())}")
                 words += ("--perms", "0444", "--file", number, step.path)
             else:
                 words += step
+        # What is refused cannot be reported to a command line, only to a daemon.
+        program = base64.b64encode(seccomp.program(replace(spec.seccomp, audit=False))).decode()
+        words += ("--seccomp", str(10 + len(files)))
+        files.append(f"{words[-1]}< <(base64 -d <<<{program})")
         head = ["env", "-i", *environment_words(_environment(spec)), self._find().path]
         return " ".join([*head, *map(shlex.quote, (*words, "--", *spec.argv)), *files])
+
+    def available(self) -> Available:
+        """Return the means for limits that a sandbox has on this machine. Raise `IsolationError` without bubblewrap."""
+        return means(
+            self._groups,
+            # To the kernel, the processes of root are never too many.
+            own_users=os.geteuid() != 0 and counts_for_namespaces(os.uname().release),
+            places=True,
+            sized=self._find().features.size,
+        )
 
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
@@ -115,11 +143,13 @@ class BwrapRuntime(Runtime):
 
     async def _launch(self, spec: LaunchSpec, furnish: Furnish) -> Child:
         program = self._find()
-        built = steps(spec, program.features, as_root=os.geteuid() == 0)
+        restraint = Restraint(spec, self.available(), self._groups)
+        built = _built(spec, program)
         with Descriptors() as descriptors:
             info = descriptors.pipe_from_child()
             block = descriptors.pipe_to_child()
-            line = descriptors.render([*built, ("--info-fd", str(info.theirs)), ("--block-fd", str(block.theirs))])
+            phases = (("--info-fd", str(info.theirs)), ("--block-fd", str(block.theirs)))
+            line = descriptors.render([*built, _filter(spec, descriptors), *phases])
             env = with_marker(_with_proxy(spec), spec.marker)
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
             spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited))
@@ -127,7 +157,8 @@ class BwrapRuntime(Runtime):
             descriptors.close_inherited()
             try:
                 with anyio.fail_after(_SETUP_SECONDS):
-                    await hand_over(child, spec, Blocked(info.ours, block.ours, functools.partial(furnish, child)))
+                    blocked = Blocked(info.ours, block.ours, functools.partial(furnish, child))
+                    await hand_over(child, restraint, spec, blocked)
             except TimeoutError:
                 raise await failed(child, spec, f"no sandbox after {_SETUP_SECONDS:.0f} s") from None
             except BaseException:
@@ -161,6 +192,15 @@ def _server_status(status: ExitStatus) -> ExitStatus:
     if status.code is not None and 128 < status.code <= 192:
         return ExitStatus(signal=status.code - 128)
     return status
+
+
+def _built(spec: LaunchSpec, program: _Program) -> list[Step]:
+    return steps(spec, program.features, as_root=os.geteuid() == 0)
+
+
+def _filter(spec: LaunchSpec, descriptors: Descriptors) -> Step:
+    """Return the step that filters the system calls of every process in the sandbox, the first one included."""
+    return ("--seccomp", str(descriptors.file(seccomp.program(spec.seccomp))))
 
 
 def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:

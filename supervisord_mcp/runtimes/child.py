@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import anyio
 
-from supervisord_mcp.runtimes import orphans
+from supervisord_mcp.runtimes import orphans, proctable
 from supervisord_mcp.runtimes.base import Child, ExitStatus
 from supervisord_mcp.runtimes.process import Spawned
 from supervisord_mcp.runtimes.proctable import MARKER_VARIABLE
+from supervisord_mcp.runtimes.restraint import Restraint
 from supervisord_mcp.runtimes.tree import Tree
 
 #: What leftovers of an ended leader get before they are taken for stuck in the kernel, where no signal arrives and
@@ -24,6 +26,9 @@ _STUCK_SECONDS = 10.0
 _SWEEP_SECONDS = (0.002, 0.1)
 #: How often an orphan that cannot be told apart is looked at again: an execve takes no longer.
 _UNSETTLED_SWEEPS = 4
+#: Every how many looks at its size a tree is searched for in all of the process table, which is dear; otherwise what
+#: left its parents is not counted.
+_WHOLE_LOOK = 16
 
 
 class Companion(Protocol):
@@ -52,6 +57,10 @@ class ProcessChild(Child):
         self._ended: asyncio.Future[ExitStatus] = self._loop.create_future()
         self._give_up = 0.0
         self._unsettled = 0
+        self._excess = ""
+        self._looks = 0
+        self._restraint: Restraint | None = None
+        self.limits: tuple[str, ...] = ()
         orphans.own(self.pid)
         self._tree = Tree(self.pid, marker)
         self._loop.add_reader(self._pidfd, self._leader_exited)
@@ -69,6 +78,29 @@ class ProcessChild(Child):
         """Close a companion when the child has ended, however that happens."""
         self._companions.append(companion)
         self._ended.add_done_callback(lambda _: companion.close())
+
+    async def restrain(self, restraint: Restraint, pid: int) -> None:
+        """Apply limits to a process of the tree that waits to be let go, and to all it will start.
+
+        Raise `IsolationError` if one of them does not hold. What exceeds them from now on ends this child only.
+        """
+        self._restraint = restraint
+        self.limits = restraint.report
+        await restraint.apply(pid)
+        if not self.exited:
+            restraint.watch(self._members, self._exceeded)
+
+    def _members(self) -> list[int]:
+        if self._wrappers:
+            return [pid for wrapper in self._wrappers - {self.pid} for pid in proctable.descendants(wrapper)]
+        self._looks += 1
+        if self._looks % _WHOLE_LOOK:
+            return proctable.descendants(self.pid)
+        return [entry.pid for entry in self._tree.members()]
+
+    def _exceeded(self, reason: str) -> None:
+        self._excess = self._excess or reason
+        self.kill()
 
     @property
     def exited(self) -> bool:
@@ -93,7 +125,13 @@ class ProcessChild(Child):
     def kill(self) -> None:
         """End every process of the tree at once (SIGKILL); a tree that is gone is no error."""
         if not self.exited:
-            self._tree.kill()
+            self._kill()
+
+    def _kill(self) -> bool:
+        """Kill all there is and return whether there was nothing."""
+        # The group first: of those that are in it none can fork any more while the rest is looked for.
+        alone = self._restraint is None or self._restraint.kill()
+        return self._tree.kill() and alone
 
     async def aclose(self) -> None:
         """Kill what still runs, wait for it, and close every file descriptor. Idempotent."""
@@ -123,7 +161,7 @@ class ProcessChild(Child):
         self._sweep(_SWEEP_SECONDS[0])
 
     def _sweep(self, pause: float) -> None:
-        gone = self._tree.kill()
+        gone = self._kill()
         self._unsettled = self._unsettled + 1 if gone and self._tree.unsettled else 0
         if (gone and self._unsettled in (0, _UNSETTLED_SWEEPS)) or self._loop.time() >= self._give_up:
             self._reap()
@@ -133,10 +171,17 @@ class ProcessChild(Child):
     def _reap(self) -> None:
         # The one place that reaps. It comes last: until then the zombie keeps the numbers of its group and session.
         self._tree.release()
-        status = _status(os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG))
+        pid, code, usage = os.wait4(self.pid, os.WNOHANG)
+        if pid == 0:
+            raise RuntimeError("the pidfd said that the process ended, wait4 says that it did not")
         os.close(self._pidfd)
         orphans.disown(self.pid)
-        self._ended.set_result(self._translate(status))
+        status = self._translate(_status(os.waitstatus_to_exitcode(code)))
+        if self._restraint is not None:
+            cause = self._excess or self._restraint.cause(status, usage.ru_maxrss << 10)
+            status = replace(status, cause=cause)
+            self._restraint.close()
+        self._ended.set_result(status)
 
 
 def with_marker(env: tuple[tuple[str, str], ...], marker: str) -> dict[str, str]:
@@ -144,9 +189,5 @@ def with_marker(env: tuple[tuple[str, str], ...], marker: str) -> dict[str, str]
     return {**dict(env), MARKER_VARIABLE: marker} if marker else dict(env)
 
 
-def _status(result: os.waitid_result | None) -> ExitStatus:
-    if result is None:
-        raise RuntimeError("the pidfd said that the process ended, waitid says that it did not")
-    if result.si_code == os.CLD_EXITED:
-        return ExitStatus(code=result.si_status)
-    return ExitStatus(signal=result.si_status)
+def _status(code: int) -> ExitStatus:
+    return ExitStatus(code=code) if code >= 0 else ExitStatus(signal=-code)

@@ -49,15 +49,25 @@ class Descriptors(contextlib.AbstractContextManager["Descriptors"]):
         """Return a pipe that the child reads. Raise `LaunchError` where there is none to be had."""
         return self._pipe(theirs=0)
 
+    def file(self, content: bytes) -> int:
+        """Return a file without a name that the child reads. Raise `LaunchError` where there is none to be had."""
+        with _launch_errors():
+            descriptor = os.memfd_create("smcp", os.MFD_CLOEXEC)
+        self._inherited.append(descriptor)
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return descriptor
+
     def render(self, built: Sequence[Step]) -> list[str]:
         """Return the words that make bubblewrap read the steps from a descriptor."""
         words: list[str] = []
         for step in built:
             if isinstance(step, Data):
-                words += ("--perms", "0444", "--file", str(self._file(step.text.encode())), step.path)
+                words += ("--perms", "0444", "--file", str(self.file(step.text.encode())), step.path)
             else:
                 words += step
-        return ["--args", str(self._file(b"".join(os.fsencode(word) + b"\0" for word in words)))]
+        return ["--args", str(self.file(b"".join(os.fsencode(word) + b"\0" for word in words)))]
 
     def _pipe(self, theirs: int) -> Ends:
         with _launch_errors():
@@ -66,15 +76,6 @@ class Descriptors(contextlib.AbstractContextManager["Descriptors"]):
         self._ours.append(ends[1 - theirs])
         os.set_blocking(ends[1 - theirs], False)
         return Ends(ends[1 - theirs], ends[theirs])
-
-    def _file(self, content: bytes) -> int:
-        with _launch_errors():
-            descriptor = os.memfd_create("smcp", os.MFD_CLOEXEC)
-        self._inherited.append(descriptor)
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(content)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        return descriptor
 
 
 @contextlib.contextmanager

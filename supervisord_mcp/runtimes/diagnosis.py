@@ -61,6 +61,11 @@ _KNOWN = (
         "the installed bubblewrap is too old",
         f"Update it to 0.5 or newer. {INSTALL}",
     ),
+    _known(
+        r"SECCOMP|seccomp",
+        "this kernel does not let bubblewrap filter system calls",
+        "Run a kernel with CONFIG_SECCOMP_FILTER; in a container, allow the calls seccomp and prctl.",
+    ),
     _known(r"pivot_root|Failed to mount tmpfs", "the root file system does not allow new mounts", _WITHOUT),
 )
 _CONTAINER_PROC = (

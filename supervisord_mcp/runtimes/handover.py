@@ -14,6 +14,7 @@ from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes import diagnosis
 from supervisord_mcp.runtimes.base import LaunchSpec
 from supervisord_mcp.runtimes.child import ProcessChild
+from supervisord_mcp.runtimes.restraint import Restraint
 
 #: The first program in a sandbox: it says that all is set up, waits for a word, and becomes the server.
 # The shell reads byte by byte from a pipe, so nothing of what follows the word is lost. Only builtins are used.
@@ -22,6 +23,7 @@ GATE = (
     'IFS= read -r word && [ "$word" = go ] || exit 97; exec "$@"'
 )
 _NAMESPACES = ("user", "mnt", "pid", "ipc", "uts")
+_FILTER_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,14 @@ class Blocked:
     furnish: Callable[[int], Awaitable[None]]
 
 
-async def hand_over(child: ProcessChild, spec: LaunchSpec, blocked: Blocked) -> None:
-    """Bring a blocked sandbox to the point where the server runs in it."""
+async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec, blocked: Blocked) -> None:
+    """Bring a blocked sandbox to the point where the server runs in it, within its limits."""
     inner = _inner_pid(await _read(blocked.info, until_end=True))
     if inner is None:
         raise await failed(child, spec)
     child.confine(inner)
+    # Everything in the sandbox inherits what is set here from outside.
+    await child.restrain(restraint, inner)
     await blocked.furnish(inner)
     with contextlib.suppress(BrokenPipeError):
         os.write(blocked.block, b"\n")
@@ -55,6 +59,21 @@ async def hand_over(child: ProcessChild, spec: LaunchSpec, blocked: Blocked) -> 
     if answer != b"ok\n":
         raise await failed(child, spec)
     _verify(inner, spec)
+    await _await_filter(inner, spec)
+    await _say_go(child, spec)
+
+
+async def pass_gate(child: ProcessChild, restraint: Restraint, spec: LaunchSpec) -> None:
+    """Bring a gate that runs without a sandbox to the point where it is the server, within its limits."""
+    await child.restrain(restraint, child.pid)
+    answer = await _read(child.stdout)
+    if answer != b"ok\n":
+        said = await _last_words(child)
+        raise LaunchError(f"server {spec.name}: it ended before it began: {said or 'without a word'}")
+    await _say_go(child, spec)
+
+
+async def _say_go(child: ProcessChild, spec: LaunchSpec) -> None:
     try:
         os.write(child.stdin, b"go\n")
     except BrokenPipeError:
@@ -97,12 +116,49 @@ def _verify(inner: int, spec: LaunchSpec) -> None:
         )
 
 
+async def _await_filter(inner: int, spec: LaunchSpec) -> None:
+    """Raise `IsolationError` if the first process of the sandbox does not get a filter for its system calls.
+
+    The server may write into it, so a filter of the server alone would be none. It gets its own a moment later.
+    """
+    with anyio.move_on_after(_FILTER_SECONDS):
+        while not _is_filtered(inner):  # noqa: ASYNC110 (the kernel tells nobody)
+            await anyio.sleep(0.001)
+        return
+    raise IsolationError(
+        f"server {spec.name} was not started: bubblewrap did not filter the system calls of its sandbox",
+        remedy="Check which bwrap is first in PATH.",
+    )
+
+
+def _is_filtered(pid: int) -> bool:
+    """Whether a process has a filter that this one does not have; before Linux 5.9, whether it has any."""
+    theirs, ours = _status(pid), _status(os.getpid())
+    if "Seccomp_filters" in theirs:
+        return int(theirs["Seccomp_filters"]) > int(ours["Seccomp_filters"])
+    return theirs.get("Seccomp") == "2"
+
+
+def _status(pid: int) -> dict[str, str]:
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+    except OSError:
+        return {}
+
+
 def _namespace(pid: int, name: str) -> str:
     return os.readlink(f"/proc/{pid}/ns/{name}")
 
 
 async def failed(child: ProcessChild, spec: LaunchSpec, text: str = "") -> Exception:
     """End what is left of a sandbox that failed; return the error with what bubblewrap wrote."""
+    said = await _last_words(child)
+    return diagnosis.failure(spec.name, "; ".join(filter(None, (text, said))))
+
+
+async def _last_words(child: ProcessChild) -> str:
+    """End a child and return the last lines that it wrote to stderr."""
     with anyio.CancelScope(shield=True):
         child.kill()
         await child.wait()
@@ -110,5 +166,4 @@ async def failed(child: ProcessChild, spec: LaunchSpec, text: str = "") -> Excep
         with contextlib.suppress(TimeoutError), anyio.fail_after(1):
             said = await _read(child.stderr, until_end=True)
         await child.aclose()
-    words = [line for line in said.decode(errors="replace").splitlines() if line.strip()][-5:]
-    return diagnosis.failure(spec.name, "; ".join(filter(None, (text, *words))))
+    return "; ".join([line for line in said.decode(errors="replace").splitlines() if line.strip()][-5:])

@@ -81,6 +81,23 @@ def spawn(program: Program) -> Spawned:
     return Spawned(pid, pidfd, stdin, stdout, stderr)
 
 
+def check_program(program: Program) -> None:
+    """Raise the `LaunchError` that `spawn` would raise, for a program that is executed by something else later."""
+    command = program.argv[0]
+    try:
+        with open(command, "rb", buffering=0) as file:
+            head = file.read(256)
+    except PermissionError:
+        head = b"\x7fELF"  # what cannot be read may still be executed
+    except OSError as error:
+        raise _launch_error(program, error) from error
+    if not os.path.isfile(command) or not os.access(command, os.X_OK):
+        raise _launch_error(program, PermissionError(errno.EACCES, os.strerror(errno.EACCES), command))
+    words = head.partition(b"\n")[0][2:].split()
+    if head.startswith(b"#!") and words and not os.path.exists(words[0]):
+        raise _launch_error(program, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command))
+
+
 def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:
     try:
         ends = os.pipe2(os.O_CLOEXEC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -78,14 +79,33 @@ def marker(pid: int) -> str | None:
 
 def children() -> list[int]:
     """Return the direct children of this process, of all its threads."""
-    try:
-        found: list[int] = []
-        for thread in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{thread}/children", "rb", buffering=0) as file:
-                found += map(int, file.read(1 << 20).split())
-        return found
-    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [entry.pid for entry in entries() if entry.ppid == os.getpid()]
+    return children_of(os.getpid())
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the direct children of a process, of all its threads; none where it has ended."""
+    if not os.path.exists("/proc/thread-self/children"):  # a kernel without CONFIG_PROC_CHILDREN
+        return [entry.pid for entry in entries() if entry.ppid == pid]
+    threads: list[str] = []
+    found: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        threads = os.listdir(f"/proc/{pid}/task")
+    for thread in threads:
+        # The children of a thread that ends are taken over by another one.
+        with (
+            contextlib.suppress(FileNotFoundError, ProcessLookupError),
+            open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file,
+        ):
+            found += map(int, file.read(1 << 20).split())
+    return found
+
+
+def descendants(top: int) -> list[int]:
+    """Return a process and everything below it: all that is in a pid namespace, where ``top`` is its first process."""
+    found = [top]
+    for pid in found:
+        found += children_of(pid)
+    return found
 
 
 def ancestors() -> frozenset[int]:

@@ -18,6 +18,7 @@ from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes.base import Access, LaunchSpec, Network
 from supervisord_mcp.runtimes.egress.plan import hosts_file, resolver_file
 from supervisord_mcp.runtimes.egress.rules import Egress
+from supervisord_mcp.runtimes.limits import Limits
 
 #: The private home directory in a sandbox; its user and group are one name, whoever runs the daemon.
 HOME = "/home/mcp"
@@ -25,19 +26,23 @@ USER = "mcp"
 _ID = "1000"
 
 _MIB = 1 << 20
-_TMPFS = {
-    "/dev/shm": (0o1777, 64 * _MIB),
-    "/tmp": (0o1777, 256 * _MIB),
-    "/run": (0o755, _MIB),
-    HOME: (0o700, 256 * _MIB),
-}
+_TMPFS = ("/dev/shm", "/tmp", "/run", HOME)
 
 _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 #: Read-only parts of the system that are visible in every sandbox, beside what `_SYSTEM_LINKS` names.
 SYSTEM = ("/usr", "/nix/store", "/gnu/store")
 _ETC = (
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
-    *("/etc/ssl", "/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/pki", "/etc/crypto-policies"),
+    # Certificates, but not the private keys beside them: to the kernel the sandbox of a daemon of root is still root.
+    *(
+        "/etc/ssl/certs",
+        "/etc/ssl/cert.pem",
+        "/etc/ssl/openssl.cnf",
+        "/etc/ca-certificates",
+        "/etc/ca-certificates.conf",
+    ),
+    *("/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/openssl.cnf", "/etc/pki/ca-trust"),
+    "/etc/crypto-policies",
     *("/etc/mime.types", "/etc/services", "/etc/protocols", "/etc/gai.conf", "/etc/host.conf"),
     *("/etc/timezone", "/etc/os-release", "/etc/fonts", "/etc/java"),
 )
@@ -91,19 +96,30 @@ def steps(spec: LaunchSpec, features: Features, *, as_root: bool) -> list[Step]:
     binds = _arranged(spec)
     cwd = spec.cwd or HOME
     _check_directory(cwd, binds)
-    built: list[Step] = [*_namespaces(features, spec.network), *_system(), *_etc(spec.network), ("--proc", "/proc")]
+    built: list[Step] = [*_namespaces(features, spec), *_system(), *_etc(spec.network), ("--proc", "/proc")]
     if as_root:
         # To the kernel the sandbox is still root, which owns these files: one of them names a program run by the host.
         built.append(("--ro-bind", "/proc/sys", "/proc/sys"))
     built.append(("--dev", "/dev"))
-    for path, (mode, size) in _TMPFS.items():
-        built.append(("--perms", f"{mode:04o}", *(("--size", str(size)) if features.size else ()), "--tmpfs", path))
+    built += _places(spec.limits, features)
     built += [_bind_step(bind) for bind in binds]
     # Not before: it would keep mount points from being made.
     return [*built, ("--remount-ro", "/"), ("--chdir", cwd)]
 
 
-def _namespaces(features: Features, network: Network | Egress) -> Iterable[Step]:
+def _places(limits: Limits, features: Features) -> Iterable[Step]:
+    for path, mode, size in (
+        ("/dev/shm", "1777", limits.shm),
+        ("/tmp", "1777", limits.tmp),
+        ("/run", "0755", _MIB),
+        (HOME, "0700", limits.home),
+    ):
+        # A size of 0 would be no limit at all: the kernel rounds what is left up to a page.
+        sized = ("--size", str(max(1, size))) if features.size and size is not None else ()
+        yield ("--perms", mode, *sized, "--tmpfs", path)
+
+
+def _namespaces(features: Features, spec: LaunchSpec) -> Iterable[Step]:
     yield from (
         ("--unshare-user",),
         ("--unshare-pid",),
@@ -111,9 +127,9 @@ def _namespaces(features: Features, network: Network | Egress) -> Iterable[Step]
         ("--unshare-uts",),
         ("--unshare-cgroup-try",),
     )
-    if network != "host":
+    if spec.network != "host":
         yield ("--unshare-net",)
-    if features.disable_userns:
+    if features.disable_userns and not spec.seccomp.userns:
         yield ("--disable-userns",)
     yield from (("--die-with-parent",), ("--new-session",), ("--hostname", "mcp"), ("--cap-drop", "ALL"))
     yield from (("--uid", _ID), ("--gid", _ID))
@@ -132,9 +148,8 @@ def _system() -> Iterable[Step]:
 
 def _etc(network: Network | Egress) -> Iterable[Step]:
     yield from (("--perms", "0755", "--dir", "/etc"), ("--perms", "0755", "--dir", "/home"))
-    for path in [*_ETC, *(found for pattern in _ETC_PATTERNS for found in sorted(glob.glob(pattern)))]:
-        if os.path.exists(path):
-            yield ("--ro-bind", path, path)
+    for path in _etc_paths():
+        yield ("--ro-bind", path, path)
     if os.path.islink("/etc/localtime"):
         # Programs read the name of the zone from the link; a bound file would have none.
         yield ("--symlink", os.readlink("/etc/localtime"), "/etc/localtime")
@@ -149,6 +164,17 @@ def _etc(network: Network | Egress) -> Iterable[Step]:
         yield from (Data("/etc/hosts", hosts_file(network, _HOSTS)), Data("/etc/resolv.conf", resolver_file()))
     else:
         yield Data("/etc/hosts", _HOSTS)
+
+
+def _etc_paths() -> list[str]:
+    matching = (found for pattern in _ETC_PATTERNS for found in sorted(glob.glob(pattern)))
+    return [path for path in (*_ETC, *matching) if os.path.exists(path)]
+
+
+def _visible() -> list[_Bind]:
+    """Return what every sandbox shows of the system."""
+    places = [path for path in (*SYSTEM, *_SYSTEM_LINKS) if os.path.isdir(path)]
+    return [_Bind(path, path, "ro") for path in (*places, *_etc_paths())]
 
 
 def _bind_step(bind: _Bind) -> Step:
@@ -169,7 +195,7 @@ def _arranged(spec: LaunchSpec) -> list[_Bind]:
     for mount in spec.mounts:
         source, target = _normal(mount.path), _normal(mount.target or mount.path)
         wanted[target] = _Bind(source, target, mount.access, granted=True)
-    system = [_Bind(path, path, "ro") for path in (*SYSTEM, *_SYSTEM_LINKS) if os.path.isdir(path)]
+    system = _visible()
     kept: list[_Bind] = []
     for bind in sorted(wanted.values(), key=lambda b: b.target.split("/")):
         _check_bind(bind)
@@ -226,8 +252,7 @@ def _check_mount_point(bind: _Bind, cover: _Bind) -> None:
 
 def _check_directory(cwd: str, binds: list[_Bind]) -> None:
     path = _normal(cwd)
-    system = [_Bind(place, place, "ro") for place in (*SYSTEM, *_SYSTEM_LINKS)]
-    cover = _cover(path, [*system, *binds])
+    cover = _cover(path, [*_visible(), *binds])
     if cover is not None and os.path.isdir(_under(cover.source, cover.target, path)):
         return
     if cover is None and (path == "/" or path in _TMPFS or any(_is_inside(bind.target, path) for bind in binds)):

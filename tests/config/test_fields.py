@@ -50,6 +50,13 @@ def test_command(value: object, words: tuple[str, ...]) -> None:
         (fields.Limit, 0, "greater than 0"),
         (fields.Duration, "x", "is not a duration"),
         (fields.Size, "x", "is not a size"),
+        (fields.SizeBound, "x", "is not a size"),
+        (fields.SizeBound, "1K", "greater than or equal to 4096"),
+        (fields.CountBound, 4, "greater than or equal to 8"),
+        (fields.CountBound, 64.0, "valid integer"),
+        (fields.CountBound, True, "valid integer"),
+        (fields.CpuBound, 0, r"greater than or equal to 0\.01"),
+        (fields.CpuBound, "1", "valid number"),
     ],
 )
 def test_refused(kind: Any, value: object, message: str) -> None:
@@ -78,6 +85,12 @@ def test_environment_names_may_be_odd() -> None:
     [
         (fields.Limit, None, b'"off"'),
         (fields.Limit, 60, b'"1m"'),
+        (fields.SizeBound, None, b'"off"'),
+        (fields.SizeBound, 512 << 20, b'"512M"'),
+        (fields.CountBound, None, b'"off"'),
+        (fields.CountBound, 64, b"64"),
+        (fields.CpuBound, None, b'"off"'),
+        (fields.CpuBound, 1.0, b"1.0"),
         (fields.Duration, 0.5, b'"500ms"'),
         (fields.Size, 1 << 20, b'"1M"'),
         (fields.Environment, FrozenTable({"A": "b"}), b'{"A":"b"}'),

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from supervisord_mcp.config.models import Backoff, Config, DaemonConfig, ServerConfig, Table
+from supervisord_mcp.runtimes.limits import DEFAULTS, Limits
 
 
 def server(**keys: Any) -> ServerConfig:
@@ -28,6 +29,18 @@ def test_defaults_of_a_server() -> None:
     assert (entry.budget.restarts, entry.budget.within) == (5, 60)
     assert (entry.backoff.first, entry.backoff.most, entry.backoff.reset_after) == (1, 30, 60)
     assert (entry.runtime, entry.network, entry.log.max_size, entry.log.keep) == ("bwrap", "none", 2 << 20, 5)
+
+
+def test_limits() -> None:
+    limits = server(limits={"memory": "512M", "pids": "off", "cpu": 1}).limits
+    assert (limits.memory, limits.pids, limits.cpu, limits.nofile) == (512 << 20, None, 1.0, 1024)
+    assert server().limits == server(limits={}).limits
+    assert server().limits != server(limits={"tmp": "off"}).limits
+
+
+def test_the_defaults_are_those_of_the_runtimes() -> None:
+    names = [name for name in Limits.__slots__ if name != "core"]
+    assert server().limits.model_dump() == {name: getattr(DEFAULTS, name) for name in names}
 
 
 def test_arguments_follow_the_command() -> None:

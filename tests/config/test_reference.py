@@ -53,7 +53,10 @@ def test_the_sample_loads_with_every_setting_and_they_are_the_defaults(tmp_path:
 
 
 def test_lines_of_the_sample_are_short() -> None:
-    assert max(map(len, sample().splitlines())) <= 102
+    lines = sample().splitlines()
+    assert max(len(line) for line in lines if line.startswith("# ")) <= 102
+    # A table is written on one line, so that one "#" is all there is to remove.
+    assert max(map(len, lines)) <= 125
 
 
 def test_the_schema_says_what_is_allowed() -> None:
@@ -83,7 +86,7 @@ def test_the_schema_has_titles_of_tables_only() -> None:
 
 def test_the_reference_is_a_table_for_every_table() -> None:
     text = reference()
-    assert text.count("| key | value | default | meaning |") == 6
+    assert text.count("| key | value | default | meaning |") == 7
     assert '| `idle_exit` | duration or "off" | `"10m"` |' in text
     assert "| `command` | list of strings, or a string that is split like in a shell | required |" in text
     assert '| `access` | `"ro"`, `"rw"` | `"ro"` |' in text

@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 from supervisord_mcp.config.values import (
     LONGEST,
     FrozenTable,
+    format_bound,
     format_duration,
     format_size,
+    format_size_bound,
+    parse_bound,
     parse_duration,
     parse_limit,
     parse_size,
+    parse_size_bound,
 )
 
 
@@ -68,6 +72,16 @@ def test_limit() -> None:
     assert parse_limit("1m") == 60
     with pytest.raises(ValueError, match='or "off" for never'):
         parse_limit("never")
+
+
+def test_bounds() -> None:
+    assert (parse_bound("off"), parse_bound(3), parse_bound("x"), format_bound(None), format_bound(0.5)) == (
+        *(None, 3, "x", "off", 0.5),
+    )
+    assert (parse_size_bound("off"), parse_size_bound(None), parse_size_bound("1M")) == (None, None, 1 << 20)
+    assert (format_size_bound(None), format_size_bound(1 << 20)) == ("off", "1M")
+    with pytest.raises(ValueError, match='or "off" for no limit'):
+        parse_size_bound("much")
 
 
 @given(st.none() | st.floats(0, LONGEST) | st.integers(0, int(LONGEST)).map(float))

@@ -13,6 +13,7 @@ from supervisord_mcp.runtimes.base import ExitStatus, LaunchSpec
         (ExitStatus(code=0), "exit 0", True),
         (ExitStatus(code=7), "exit 7", False),
         (ExitStatus(signal=9), "killed by SIGKILL", False),
+        (ExitStatus(signal=31), "killed by SIGSYS (blocked syscall)", False),
         (ExitStatus(signal=40), "killed by signal 40", False),
     ],
 )

@@ -22,6 +22,13 @@ def test_arguments_and_files_are_rendered() -> None:
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_file_has_its_content_and_no_name() -> None:
+    with Descriptors() as descriptors:
+        number = descriptors.file(b"a\0b")
+        assert os.read(number, 9) == b"a\0b"
+        assert descriptors.inherited == (number,)
+
+
 def test_pipes_have_one_end_for_each_side() -> None:
     before = sorted(os.listdir("/proc/self/fd"))
     with Descriptors() as descriptors:

@@ -22,6 +22,13 @@ KNOWN = [
     ("bwrap: Failed to make / slave: Permission denied", "namespaces", "sysctl"),
     ("bwrap: Unexpected capabilities but not setuid, old file caps config?", "capabilities", "apt-get install"),
     ("bwrap: Unknown option --perms", "too old", "0.5"),
+    ("bwrap: Unknown option --seccomp", "too old", "0.5"),
+    (
+        "bwrap: Unable to set up system call filtering as requested: prctl(PR_SET_SECCOMP) reported EINVAL.",
+        "filter system calls",
+        "CONFIG_SECCOMP_FILTER",
+    ),
+    ("bwrap: prctl(PR_SET_SECCOMP): Permission denied", "filter system calls", "container"),
     ("bwrap: pivot_root: Invalid argument", "root file system", "bare"),
 ]
 

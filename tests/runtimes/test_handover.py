@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import uuid
 from pathlib import Path
@@ -9,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from supervisord_mcp.errors import IsolationError, SmcpError
-from supervisord_mcp.runtimes import handover, tree
+from supervisord_mcp.runtimes import handover, seccomp, tree
 from supervisord_mcp.runtimes.base import LaunchSpec
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from tests.kit.bounded import bounded
 from tests.runtimes.conformance import exists
 from tests.runtimes.test_diagnosis import KNOWN
 
-OPTIONS = "--perms --die-with-parent --info-fd --block-fd --args --new-session --size "
+OPTIONS = "--perms --die-with-parent --info-fd --block-fd --args --new-session --size --seccomp "
 #: Plays the first phase: reports a process, waits, then does what the test says with the gate and its words.
 PLAY = """#!/usr/bin/python3
 import os, sys
@@ -64,6 +65,45 @@ async def test_a_program_that_does_not_isolate_is_found_out(tmp_path: Path) -> N
     error = await _error(_stub(tmp_path, f"{REPORT}os.execv(command[0], command)"), tmp_path / "canary")
     assert isinstance(error, IsolationError)
     assert "shared its user, mnt, pid, ipc, uts, net namespace" in error.message
+
+
+#: Runs the real program, without the filter that it was told to use.
+UNFILTERED = """
+at = args.index("--seccomp")
+words = args[:at] + args[at + 2:]
+file = os.memfd_create("args", 0)
+os.write(file, "\\0".join(words).encode())
+os.lseek(file, 0, 0)
+for word in words:
+    if word.isdigit() and 2 < int(word) < 1000 and os.path.exists(f"/proc/self/fd/{word}"):
+        os.set_inheritable(int(word), True)
+os.execv("/usr/bin/bwrap", ["bwrap", "--args", str(file), "--", *command])
+"""
+
+
+@pytest.mark.bwrap
+@pytest.mark.usefixtures("subreaper")
+@bounded(30)
+async def test_a_sandbox_without_a_filter_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "_FILTER_SECONDS", 0.2)
+    error = await _error(_stub(tmp_path, UNFILTERED), tmp_path / "canary")
+    assert isinstance(error, IsolationError)
+    assert "did not filter the system calls" in error.message
+
+
+@pytest.mark.usefixtures("subreaper")
+@bounded(30)
+async def test_a_machine_that_cannot_be_filtered_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "mcp", "6.18", "#1", "riscv64")))
+    seccomp.program.cache_clear()
+    runtime = BwrapRuntime()
+    (lack,) = runtime.check()
+    assert "riscv64" in lack.cause
+    error = await _error(runtime, tmp_path / "canary")
+    assert isinstance(error, IsolationError)
+    assert "riscv64" in error.message
 
 
 @pytest.mark.usefixtures("subreaper")

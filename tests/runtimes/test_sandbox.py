@@ -12,6 +12,7 @@ from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes.base import LaunchSpec, Mount
 from supervisord_mcp.runtimes.egress.rules import Egress, parse_rules
 from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, Step, steps
+from supervisord_mcp.runtimes.seccomp import Policy
 
 ALL = Features(disable_userns=True, size=True)
 
@@ -155,3 +156,9 @@ def test_nothing_of_the_persons_is_visible_by_itself() -> None:
     sources = [step[1] for step in _steps() if isinstance(step, tuple) and step[0] in ("--bind", "--ro-bind")]
     assert all(source.startswith(("/usr", "/etc/", "/nix/", "/gnu/", "/lib", "/bin", "/sbin")) for source in sources)
     assert not [source for source in sources if stat.S_ISSOCK(os.stat(source).st_mode)]
+
+
+def test_a_server_that_makes_sandboxes_may_have_namespaces() -> None:
+    assert ("--disable-userns",) in _steps()
+    spec = LaunchSpec("x", ("/bin/true",), seccomp=Policy(userns=True))
+    assert ("--disable-userns",) not in steps(spec, ALL, as_root=False)

@@ -1,0 +1,268 @@
+"""Control groups: version 2 against a tree that behaves like the kernel's, and with the kernel where there is one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisord_mcp.errors import IsolationError
+from supervisord_mcp.runtimes import cgroup, hierarchy
+from supervisord_mcp.runtimes.cgroup import Group, Groups, clear_leftovers, prepare, settings
+from supervisord_mcp.runtimes.hierarchy import Hierarchy
+from supervisord_mcp.runtimes.limits import CONTROLLERS, Limits
+
+ALL = frozenset(CONTROLLERS)
+FILES = {
+    "memory": {"memory.max": "max", "memory.swap.max": "max", "memory.oom.group": "0", "memory.events": "oom_kill 0"},
+    "pids": {"pids.max": "max", "pids.events": "max 0"},
+    "cpu": {"cpu.max": "max 100000"},
+}
+
+
+class Kernel:
+    """Gives a new directory the files that the kernel would give it, and takes them away with it."""
+
+    def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch, controllers: str = "cpu memory pids") -> None:
+        self.top = top
+        self.lacks: set[str] = set()
+        self._mkdir, self._rmdir = os.mkdir, os.rmdir
+        self.fill(top, controllers)
+        monkeypatch.setattr(os, "mkdir", self.mkdir)
+        monkeypatch.setattr(os, "rmdir", self.rmdir)
+        monkeypatch.setattr(cgroup, "_put", self.put)
+
+    def fill(self, path: Path, controllers: str) -> None:
+        """Make the files of a group with some controllers."""
+        core = {"cgroup.controllers": controllers, "cgroup.procs": "", "cgroup.subtree_control": "", "cgroup.kill": ""}
+        files = [core, {"cgroup.type": "domain"}, *(FILES.get(name, {}) for name in controllers.split())]
+        for name, content in (item for some in files for item in some.items()):
+            if name not in self.lacks:
+                (path / name).write_text(f"{content}\n")
+
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        place = Path(path)
+        self._mkdir(path, mode)
+        self.fill(place, (place.parent / "cgroup.subtree_control").read_text().replace("+", "").strip())
+
+    def rmdir(self, path: str) -> None:
+        if not os.path.isdir(path):
+            raise FileNotFoundError(2, "No such file or directory")
+        if hierarchy.processes(path):
+            raise OSError(16, "Device or resource busy")
+        for file in Path(path).iterdir():
+            file.unlink()
+        self._rmdir(path)
+
+    def put(self, path: str, value: str) -> None:
+        place = Path(path)
+        if not place.exists():
+            raise FileNotFoundError(2, "No such file or directory")
+        match place.name:
+            case "cgroup.procs":
+                for other in (self.top, *self.top.glob("*/")):
+                    procs = other / "cgroup.procs"
+                    procs.write_text(
+                        "".join(f"{pid}\n" for pid in hierarchy.processes(str(other)) if pid != int(value))
+                    )
+                place.write_text(f"{place.read_text()}{value}\n")
+            case "cgroup.subtree_control":
+                if hierarchy.processes(str(place.parent)):
+                    raise OSError(16, "Device or resource busy")
+                place.write_text(f"{place.read_text().strip()} {value}")
+            case "cgroup.kill":
+                (place.parent / "cgroup.procs").write_text("")
+            case _:
+                place.write_text(f"{value}\n")
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """What would be detected."""
+        return Hierarchy(2, tuple((name, str(self.top)) for name in CONTROLLERS))
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    """A group that is delegated to this process, which is in it."""
+    made = Kernel(tmp_path, monkeypatch)
+    (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n")
+    return made
+
+
+def test_the_daemon_makes_room_for_its_children(kernel: Kernel) -> None:
+    groups = prepare(kernel.hierarchy)
+    assert groups is not None
+    assert (groups.version, groups.controllers) == (2, ALL)
+    assert hierarchy.processes(str(kernel.top / "supervisor")) == [os.getpid()]
+    assert hierarchy.processes(str(kernel.top)) == []
+    assert sorted(path.name for path in kernel.top.glob("*/")) == ["supervisor"]
+    assert prepare(kernel.hierarchy) is not None
+
+
+def test_a_group_has_its_limits_and_is_removed(kernel: Kernel) -> None:
+    groups = prepare(kernel.hierarchy)
+    assert groups is not None
+    group = groups.make("a server/x", Limits(memory=(64 << 20) + 5, pids=10, cpu=0.5), ALL)
+    place = kernel.top / group.name
+    assert group.name.startswith(f"smcp-{os.getpid()}-")
+    assert group.name.endswith("-a_server_x")
+    found = {name: (place / name).read_text().strip() for name in ("memory.swap.max", "memory.oom.group", "pids.max")}
+    assert found == {"memory.swap.max": "0", "memory.oom.group": "1", "pids.max": "10"}
+    assert (place / "cpu.max").read_text() == "50000 100000\n"
+    group.attach(77)
+    assert group.members() == [77]
+    assert (group.memory_event(), group.memory_kills(), group.refused_processes()) == (-1, 0, 0)
+    (place / "memory.events").write_text("low 0\nhigh 0\nmax 3\noom 1\noom_kill 2\noom_group_kill 1\n")
+    (place / "pids.events").write_text("max 4\n")
+    assert (group.memory_kills(), group.refused_processes()) == (2, 4)
+    groups.drop(group)
+    assert place.exists()
+    assert not group.kill()
+    assert group.kill()
+    groups.close()
+    assert not place.exists()
+    groups.drop(group)
+    assert (group.memory_kills(), group.members()) == (0, [])
+
+
+def test_a_kernel_may_lack_what_is_not_needed(kernel: Kernel) -> None:
+    kernel.lacks = {"memory.swap.max", "memory.oom.group"}
+    groups = prepare(kernel.hierarchy)
+    assert groups is not None
+    groups.drop(groups.make("x", Limits(), ALL))
+
+
+def test_a_controller_that_was_not_given_is_not_used(kernel: Kernel) -> None:
+    kernel.lacks = {"cpu.max"}
+    groups = prepare(kernel.hierarchy)
+    assert groups is not None
+    assert groups.controllers == {"memory", "pids"}
+    kernel.lacks |= {"memory.max", "pids.max"}
+    assert prepare(kernel.hierarchy) is None
+
+
+def test_a_group_that_cannot_be_shared_out_is_not_used(kernel: Kernel) -> None:
+    kernel.put(str(kernel.top / "cgroup.procs"), "1")
+    assert prepare(kernel.hierarchy) is None
+
+
+def test_a_limit_that_does_not_hold_is_an_error(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = prepare(kernel.hierarchy)
+    assert groups is not None
+    monkeypatch.setattr(cgroup, "_get", lambda _: "max\n")
+    with pytest.raises(IsolationError, match=r"memory\.max: the kernel holds max instead of 4096"):
+        groups.make("x", Limits(memory=4096), ALL)
+    assert sorted(path.name for path in kernel.top.glob("*/")) == ["supervisor"]
+
+
+def test_leftovers_of_a_dead_daemon_are_cleared_away(kernel: Kernel) -> None:
+    groups = prepare(kernel.hierarchy)
+    assert groups is not None
+    own = groups.make("x", Limits(), ALL)
+    for name in ("smcp-1-5-3-dead", f"smcp-{os.getpid()}-1-1-reused", "smcp-x", "other"):
+        kernel.mkdir(str(kernel.top / name))
+    kernel.put(str(kernel.top / "smcp-1-5-3-dead/cgroup.procs"), "4000000")
+    assert clear_leftovers(kernel.hierarchy) == 2
+    assert {path.name for path in kernel.top.glob("*/")} == {own.name, "smcp-x", "other", "supervisor"}
+
+
+def test_leftovers_that_cannot_be_killed_are_given_up(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel.mkdir(str(kernel.top / "smcp-1-5-3-dead"))
+    kernel.put(str(kernel.top / "smcp-1-5-3-dead/cgroup.procs"), "4000000")
+    monkeypatch.setattr(cgroup, "_LEFTOVER_SECONDS", 0.02)
+    monkeypatch.setattr(Group, "kill", lambda _: False)
+    assert clear_leftovers(kernel.hierarchy) == 0
+    assert clear_leftovers(Hierarchy(2, (("memory", "/nowhere"),))) == 0
+
+
+@given(st.sampled_from([1, 2]), st.none() | st.integers(1, 1 << 40), st.floats(0.0001, 100))
+def test_settings_are_whole_and_no_less_than_the_kernel_takes(version: int, memory: int | None, cpu: float) -> None:
+    found = {file: value for _, file, value in settings(version, Limits(memory=memory, pids=None, cpu=cpu))}
+    quota = found["cpu.max"].split()[0] if version == 2 else found["cpu.cfs_quota_us"]
+    assert int(quota) >= 1000
+    assert ("memory.max" in found or "memory.limit_in_bytes" in found) == (memory is not None)
+    assert not any(file.startswith("pids") for file in found)
+
+
+@pytest.fixture
+def real() -> Iterator[Groups]:
+    """Real groups."""
+    groups = prepare()
+    if groups is None:
+        pytest.skip("no cgroups may be made here")
+    yield groups
+    groups.close()
+    assert not [name for place in groups.hierarchy.places for name in os.listdir(place) if name.startswith("smcp-")]
+
+
+def test_the_kernel_plays_along(real: Groups) -> None:
+    group = real.make("x", Limits(memory=64 << 20, pids=10, cpu=0.5), real.controllers)
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        group.attach(process.pid)
+        assert group.members() == [process.pid]
+        assert not group.kill()
+        assert process.wait(10) == -signal.SIGKILL
+    assert group.kill()
+    real.drop(group)
+
+
+def test_a_process_that_is_gone_cannot_be_attached(real: Groups) -> None:
+    group = real.make("x", Limits(), real.controllers)
+    with pytest.raises(IsolationError, match="No such process"):
+        group.attach(2**22 + 1)
+    real.drop(group)
+
+
+def test_what_a_killed_daemon_left_is_ended(real: Groups) -> None:
+    group = real.make("x", Limits(), real.controllers)
+    renamed = group.name.replace(str(os.getpid()), "1", 1)
+    left = Group(real.version, renamed, tuple((c, f"{p}/{renamed}") for c, p in real.hierarchy.directories))
+    real.drop(group)
+    for place in dict.fromkeys(f"{p}/{renamed}" for p in real.hierarchy.places):
+        os.mkdir(place)
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        left.attach(process.pid)
+        # Nobody but this test reaps what is killed, which a group does not wait for.
+        assert clear_leftovers(real.hierarchy) == 1
+        assert process.wait(10) == -signal.SIGKILL
+
+
+@pytest.fixture
+def unified() -> Iterator[Path]:
+    """A real group of version 2, without controllers where version 1 has them."""
+    places = [Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines() if " cgroup2 " in line]
+    if not places or not os.access(places[0], os.W_OK):
+        pytest.skip("no cgroup of version 2 may be made here")
+    made = places[0] / f"test-{os.getpid()}"
+    made.mkdir()
+    yield made
+    for place in (*made.glob("*/"), made):
+        place.rmdir()
+
+
+def test_version_2_kills_all_at_once(unified: Path) -> None:
+    place = unified / "child"
+    place.mkdir()
+    group = Group(2, "child", (("memory", str(place)),))
+    script = "read x; i=0; while [ $i -lt 30 ]; do setsid sleep 60 & i=$((i+1)); done; echo ready; wait"
+    with subprocess.Popen(["/bin/sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        group.attach(process.pid)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"ready\n"
+        assert len(group.members()) == 31
+        assert not group.remove()
+        assert not group.kill()
+        assert process.wait(10) == -signal.SIGKILL
+        assert process.stdout.read() == b""
+    while not group.kill():
+        pass
+    assert group.remove()
