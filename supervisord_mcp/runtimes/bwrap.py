@@ -19,13 +19,14 @@ from dataclasses import dataclass
 
 import anyio
 
-from supervisord_mcp.errors import IsolationError
+from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes import diagnosis
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
 from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.handover import GATE, failed, hand_over
+from supervisord_mcp.runtimes.identity import Identities, Identity, unreachable
 from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces
 from supervisord_mcp.runtimes.process import Program, spawn
 from supervisord_mcp.runtimes.restraint import Restraint, means
@@ -53,9 +54,15 @@ class BwrapRuntime(Runtime):
     name = "bwrap"
     isolation = "sandbox"
 
-    def __init__(self, path: str | None = None, groups: Groups | None = None) -> None:
-        """``path`` is where bubblewrap is searched instead of in the daemon's PATH, ``groups`` the daemon's cgroups."""
+    def __init__(
+        self, path: str | None = None, groups: Groups | None = None, identities: Identities | None = None
+    ) -> None:
+        """``path`` is where bubblewrap is searched instead of in the daemon's PATH, ``groups`` the daemon's cgroups.
+
+        ``identities`` are the users that servers of a daemon run by root have; nobody else can give them any.
+        """
         self._path = path
+        self._identities = identities if os.geteuid() == 0 else None
         self._groups = groups
         self._program: _Program | None = None
         self._tried: tuple[int, int, int] | None = None
@@ -107,7 +114,7 @@ class BwrapRuntime(Runtime):
         return means(
             self._groups,
             # To the kernel, the processes of root are never too many.
-            own_users=os.geteuid() != 0 and counts_for_namespaces(os.uname().release),
+            own_users=(os.geteuid() != 0 or self._identities is not None) and counts_for_namespaces(os.uname().release),
             places=True,
             sized=self._find().features.size,
         )
@@ -115,7 +122,10 @@ class BwrapRuntime(Runtime):
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
         program = self._find()
-        restraint = Restraint(spec, self.available(), self._groups)
+        identity = None if self._identities is None else self._identities.of(spec.name)
+        restraint = Restraint(spec, self.available(), self._groups, identity)
+        if identity is not None:
+            _check_reach(spec, identity)
         built = steps(spec, program.features, as_root=os.geteuid() == 0)
         with Descriptors() as descriptors:
             info = descriptors.pipe_from_child()
@@ -123,7 +133,8 @@ class BwrapRuntime(Runtime):
             line = descriptors.render([*built, ("--info-fd", str(info.theirs)), ("--block-fd", str(block.theirs))])
             env = with_marker(_environment(spec), spec.marker)
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
-            spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited))
+            user, group = (None, None) if identity is None else (identity.uid, identity.gid)
+            spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group))
             child = ProcessChild(spawned, spec.marker, _server_status)
             descriptors.close_inherited()
             try:
@@ -155,6 +166,16 @@ class BwrapRuntime(Runtime):
         if self._program is None or (self._program.path, self._program.identity) != (path, identity):
             self._program = _Program(path, identity, _features(path))
         return self._program
+
+
+def _check_reach(spec: LaunchSpec, identity: Identity) -> None:
+    for path in (*spec.read_only, *(mount.path for mount in spec.mounts)):
+        if (closed := unreachable(path, identity)) is not None:
+            raise LaunchError(
+                f"server {spec.name} runs as user {identity.uid}, who may not enter {closed} on the way to {path}",
+                remedy=f"Let others pass through it (chmod o+x {closed}), or install the command below /usr or /opt.",
+                retryable=False,
+            )
 
 
 def _server_status(status: ExitStatus) -> ExitStatus:
