@@ -11,6 +11,7 @@ Arguments travel through a descriptor and the environment through execve: neithe
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -36,7 +37,14 @@ from supervisord_mcp.runtimes.shown import environment_words
 _SETUP_SECONDS = 20.0
 _TRIAL_SECONDS = 10
 _STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Variables that the C library of any program acts upon; it ignores them itself where more rights are at stake.
+_LOADER = re.compile(
+    r"(LD|MALLOC)_|(GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|HOSTALIASES|LOCALDOMAIN|LOCPATH|NIS_PATH|NLSPATH|"
+    r"RESOLV_HOST_CONF|RES_OPTIONS|TZDIR)$"
+)
 _NEEDED = ("--perms", "--die-with-parent", "--info-fd", "--block-fd", "--args", "--new-session")
+
+Environment = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +114,10 @@ class BwrapRuntime(Runtime):
                 words += ("--perms", "0444", "--file", number, step.path)
             else:
                 words += step
-        head = ["env", "-i", *environment_words(_environment(spec)), self._find().path]
-        return " ".join([*head, *map(shlex.quote, (*words, "--", *spec.argv)), *files])
+        outer, inner = _divided(_environment(spec))
+        head = ["env", "-i", *environment_words(outer), self._find().path]
+        late = [f'--setenv {name} "${name}"' for name, _ in inner]
+        return " ".join([*head, *map(shlex.quote, words), *late, *map(shlex.quote, ("--", *spec.argv)), *files])
 
     def available(self) -> Available:
         """Return the means for limits that a sandbox has on this machine. Raise `IsolationError` without bubblewrap."""
@@ -130,8 +140,10 @@ class BwrapRuntime(Runtime):
         with Descriptors() as descriptors:
             info = descriptors.pipe_from_child()
             block = descriptors.pipe_to_child()
+            outer, inner = _divided(_environment(spec))
+            built += [("--setenv", name, value) for name, value in inner]
             line = descriptors.render([*built, ("--info-fd", str(info.theirs)), ("--block-fd", str(block.theirs))])
-            env = with_marker(_environment(spec), spec.marker)
+            env = with_marker(outer, spec.marker)
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
             user, group = (None, None) if identity is None else (identity.uid, identity.gid)
             spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group))
@@ -185,8 +197,17 @@ def _server_status(status: ExitStatus) -> ExitStatus:
     return status
 
 
-def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
+def _environment(spec: LaunchSpec) -> Environment:
     return spec.env if any(name == "HOME" for name, _ in spec.env) else (*spec.env, ("HOME", HOME))
+
+
+def _divided(env: Environment) -> tuple[Environment, Environment]:
+    """Return the part of an environment that bubblewrap may have, and that which only the server may have.
+
+    bubblewrap runs outside of the sandbox: a library that a variable names would run there, with what it pleases to do.
+    """
+    inner = tuple((name, value) for name, value in env if _LOADER.match(name))
+    return tuple(item for item in env if item not in inner), inner
 
 
 def _features(path: str) -> Features:
