@@ -10,25 +10,28 @@ Arguments travel through a descriptor and the environment through execve: neithe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import anyio
 
-from supervisord_mcp.errors import IsolationError, LaunchError
+from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes import diagnosis
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
 from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.handover import GATE, failed, hand_over
-from supervisord_mcp.runtimes.identity import Identities, Identity, unreachable
+from supervisord_mcp.runtimes.identity import Identities, Identity
 from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces
+from supervisord_mcp.runtimes.passage import closed_paths, inside, open_passage
 from supervisord_mcp.runtimes.process import Program, spawn
 from supervisord_mcp.runtimes.restraint import Restraint, means
 from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, steps
@@ -134,8 +137,6 @@ class BwrapRuntime(Runtime):
         program = self._find()
         identity = None if self._identities is None else self._identities.of(spec.name)
         restraint = Restraint(spec, self.available(), self._groups, identity)
-        if identity is not None:
-            _check_reach(spec, identity)
         built = steps(spec, program.features, as_root=os.geteuid() == 0)
         with Descriptors() as descriptors:
             info = descriptors.pipe_from_child()
@@ -146,7 +147,8 @@ class BwrapRuntime(Runtime):
             env = with_marker(outer, spec.marker)
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
             user, group = (None, None) if identity is None else (identity.uid, identity.gid)
-            spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group))
+            with _way((program.path, *spec.read_only, *(mount.path for mount in spec.mounts)), identity):
+                spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group))
             child = ProcessChild(spawned, spec.marker, _server_status)
             descriptors.close_inherited()
             try:
@@ -180,14 +182,19 @@ class BwrapRuntime(Runtime):
         return self._program
 
 
-def _check_reach(spec: LaunchSpec, identity: Identity) -> None:
-    for path in (*spec.read_only, *(mount.path for mount in spec.mounts)):
-        if (closed := unreachable(path, identity)) is not None:
-            raise LaunchError(
-                f"server {spec.name} runs as user {identity.uid}, who may not enter {closed} on the way to {path}",
-                remedy=f"Let others pass through it (chmod o+x {closed}), or install the command below /usr or /opt.",
-                retryable=False,
-            )
+@contextlib.contextmanager
+def _way(paths: Iterable[str], identity: Identity | None) -> Iterator[None]:
+    """Let what is started inside find paths that its user could not reach."""
+    closed = {} if identity is None else closed_paths(paths, identity)
+    if not closed:
+        yield
+        return
+    passage = open_passage(closed)
+    try:
+        with inside(passage):
+            yield
+    finally:
+        os.close(passage)
 
 
 def _server_status(status: ExitStatus) -> ExitStatus:
