@@ -22,14 +22,14 @@ from dataclasses import dataclass
 
 import anyio
 
-from supervisord_mcp.errors import IsolationError
+from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes import diagnosis
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
 from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.handover import GATE, failed, hand_over
-from supervisord_mcp.runtimes.identity import Identities, Identity
+from supervisord_mcp.runtimes.identity import Identities, Identity, may_write
 from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces
 from supervisord_mcp.runtimes.passage import closed_paths, inside, open_passage
 from supervisord_mcp.runtimes.process import Program, spawn
@@ -138,6 +138,8 @@ class BwrapRuntime(Runtime):
         identity = None if self._identities is None else self._identities.of(spec.name)
         restraint = Restraint(spec, self.available(), self._groups, identity)
         built = steps(spec, program.features, as_root=os.geteuid() == 0)
+        if identity is not None:
+            _check_writable(spec, identity)
         with Descriptors() as descriptors:
             info = descriptors.pipe_from_child()
             block = descriptors.pipe_to_child()
@@ -180,6 +182,17 @@ class BwrapRuntime(Runtime):
         if self._program is None or (self._program.path, self._program.identity) != (path, identity):
             self._program = _Program(path, identity, _features(path))
         return self._program
+
+
+def _check_writable(spec: LaunchSpec, identity: Identity) -> None:
+    for path in (mount.path for mount in spec.mounts if mount.access == "rw"):
+        if not may_write(path, identity):
+            allow = f"u:{identity.uid}:rwX"
+            raise LaunchError(
+                f"server {spec.name} runs as user {identity.uid}, who may not write {path}",
+                remedy=f"Allow it: setfacl -R -m {allow} -m d:{allow} {shlex.quote(path)}",
+                retryable=False,
+            )
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from supervisord_mcp.errors import IsolationError
 
 #: Numbers that neither distributions nor systemd give to anybody, small enough for a container with 65536 users.
 FIRST, COUNT = 60706, 478
-_SETRESUID, _SETRESGID = {"x86_64": (117, 119), "aarch64": (147, 149)}.get(platform.machine(), (-1, -1))
+_CALLS = {"x86_64": (116, 119, 117), "aarch64": (159, 149, 147)}
 _KEEP = ctypes.c_uint32(-1)
 
 
@@ -85,6 +85,18 @@ def unreachable(path: str, identity: Identity) -> str | None:
     return None
 
 
+def may_write(path: str, identity: Identity) -> bool:
+    """Return whether a file or directory can be written by the identity, once it has got there."""
+    answers: list[bool] = []
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        # The kernel answers for the real user, access lists included.
+        acting_as(identity, lambda: answers.append(os.access(f"/proc/thread-self/fd/{descriptor}", os.W_OK)))
+    finally:
+        os.close(descriptor)
+    return answers[0]
+
+
 def own_directory(path: str, identity: Identity) -> None:
     """Make a directory that belongs to the identity alone. Raise `OSError` where it cannot, or where it is a link."""
     os.makedirs(os.path.dirname(path), mode=0o711, exist_ok=True)
@@ -123,6 +135,11 @@ def acting_as(identity: Identity, action: Callable[[], None]) -> None:
 
 def _become(identity: Identity) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    for number, value in ((_SETRESGID, identity.gid), (_SETRESUID, identity.uid)):
-        if number < 0 or libc.syscall(number, ctypes.c_uint32(value), _KEEP, _KEEP) != 0:
-            raise IsolationError(f"cannot act as user {identity.uid}: {os.strerror(ctypes.get_errno() or 38)}")
+    setgroups, setresgid, setresuid = _CALLS.get(platform.machine(), (-1, -1, -1))
+    results = (
+        libc.syscall(setgroups, 0, None),
+        libc.syscall(setresgid, ctypes.c_uint32(identity.gid), _KEEP, _KEEP),
+        libc.syscall(setresuid, ctypes.c_uint32(identity.uid), _KEEP, _KEEP),
+    )
+    if any(results):
+        raise IsolationError(f"cannot act as user {identity.uid}: {os.strerror(ctypes.get_errno())}")

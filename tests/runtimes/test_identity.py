@@ -5,16 +5,26 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisord_mcp.errors import IsolationError
-from supervisord_mcp.runtimes.base import ExitStatus
+from supervisord_mcp.errors import IsolationError, LaunchError
+from supervisord_mcp.runtimes.base import ExitStatus, Mount
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
-from supervisord_mcp.runtimes.identity import COUNT, FIRST, Identities, Identity, acting_as, assign, own_directory
+from supervisord_mcp.runtimes.identity import (
+    COUNT,
+    FIRST,
+    Identities,
+    Identity,
+    acting_as,
+    assign,
+    may_write,
+    own_directory,
+)
 from supervisord_mcp.runtimes.identity import unreachable as closed
 from supervisord_mcp.runtimes.limits import Limits
 from tests.kit.bounded import bounded
@@ -116,6 +126,19 @@ async def test_the_kernel_counts_its_processes() -> None:
         word, count = (await read(child.stdout, b"\n")).split()
         assert word == b"refused"
         assert 30 <= int(count) < 40
+
+
+@AS_ROOT
+@bounded(20)
+async def test_what_it_cannot_write_is_named(tmp_path: Path) -> None:
+    identity = Identities().of("test")
+    assert not may_write(str(tmp_path), identity)
+    spec = replace(shell(":"), mounts=(Mount(str(tmp_path), "rw"),))
+    with pytest.raises(LaunchError, match=f"runs as user {identity.uid}, who may not write /") as caught:
+        await BwrapRuntime(identities=Identities()).launch(spec)
+    assert f"setfacl -R -m u:{identity.uid}:rwX" in caught.value.remedy
+    os.chown(tmp_path, identity.uid, 0)
+    assert may_write(str(tmp_path), identity)
 
 
 def _status(pid: int) -> str:
