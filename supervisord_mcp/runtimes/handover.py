@@ -9,7 +9,7 @@ import os
 import anyio
 
 from supervisord_mcp.errors import IsolationError, LaunchError
-from supervisord_mcp.runtimes import diagnosis
+from supervisord_mcp.runtimes import diagnosis, proctable
 from supervisord_mcp.runtimes.base import LaunchSpec
 from supervisord_mcp.runtimes.child import ProcessChild
 from supervisord_mcp.runtimes.restraint import Restraint
@@ -46,7 +46,13 @@ async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec,
         raise await failed(child, spec)
     child.confine(inner)
     # Everything in the sandbox inherits what is set here from outside.
-    await child.restrain(restraint, inner)
+    try:
+        await child.restrain(restraint, inner)
+    except IsolationError as error:
+        if proctable.read_entry(inner) is not None:
+            raise
+        # It was gone by itself: what bubblewrap says about that is worth more.
+        raise await failed(child, spec) from error
     with contextlib.suppress(BrokenPipeError):
         os.write(block, b"\n")
     answer = await _read(child.stdout)
