@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import sys
 from dataclasses import replace
 
 import anyio
@@ -12,13 +14,14 @@ from supervisord_mcp.runtimes.base import Child, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
 from supervisord_mcp.runtimes.egress.rules import Egress
-from supervisord_mcp.runtimes.handover import GATE, pass_gate
+from supervisord_mcp.runtimes.handover import EXACT_GATE, GATE, pass_gate
 from supervisord_mcp.runtimes.limits import Available
 from supervisord_mcp.runtimes.process import Program, check_program, spawn
 from supervisord_mcp.runtimes.restraint import Restraint, means
 from supervisord_mcp.runtimes.shown import environment_words
 
 _START_SECONDS = 20.0
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 class BareRuntime(Runtime):
@@ -58,7 +61,9 @@ class BareRuntime(Runtime):
             return ProcessChild(spawn(program), spec.marker)
         check_program(program)
         # Limits are set on a gate that becomes the server: what it starts first has them as well.
-        spawned = spawn(replace(program, argv=("/bin/sh", "-c", GATE, "smcp", *spec.argv)))
+        plain = all(_PLAIN.fullmatch(name) for name in program.env)
+        gate = ("/bin/sh", "-c", GATE, "smcp") if plain else (sys.executable, "-I", "-S", "-c", EXACT_GATE)
+        spawned = spawn(replace(program, argv=(*gate, *spec.argv)))
         child = ProcessChild(spawned, spec.marker)
         try:
             with anyio.fail_after(_START_SECONDS):

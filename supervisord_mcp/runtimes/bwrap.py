@@ -11,17 +11,20 @@ Arguments travel through a descriptor and the environment through execve: neithe
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import os
+import re
 import shlex
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import anyio
 
-from supervisord_mcp.errors import IsolationError
+from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
@@ -32,7 +35,9 @@ from supervisord_mcp.runtimes.egress.plan import proxy_environment
 from supervisord_mcp.runtimes.egress.proxy import Surroundings
 from supervisord_mcp.runtimes.egress.rules import Egress
 from supervisord_mcp.runtimes.handover import GATE, Blocked, failed, hand_over
+from supervisord_mcp.runtimes.identity import Identities, Identity, may_write
 from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces
+from supervisord_mcp.runtimes.passage import closed_paths, inside, open_passage
 from supervisord_mcp.runtimes.process import Program, spawn
 from supervisord_mcp.runtimes.restraint import Restraint, means
 from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, Step, steps
@@ -41,7 +46,14 @@ from supervisord_mcp.runtimes.shown import environment_words
 _SETUP_SECONDS = 20.0
 _TRIAL_SECONDS = 10
 _STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Variables that the C library of any program acts upon; it ignores them itself where more rights are at stake.
+_LOADER = re.compile(
+    r"(LD|MALLOC)_|(GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|HOSTALIASES|LOCALDOMAIN|LOCPATH|NIS_PATH|NLSPATH|"
+    r"RESOLV_HOST_CONF|RES_OPTIONS|TZDIR)$"
+)
 _NEEDED = ("--perms", "--die-with-parent", "--info-fd", "--block-fd", "--args", "--new-session", "--seccomp")
+
+Environment = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +72,20 @@ class BwrapRuntime(Runtime):
     isolation = "sandbox"
 
     def __init__(
-        self, path: str | None = None, groups: Groups | None = None, around: Surroundings | None = None
+        self,
+        path: str | None = None,
+        groups: Groups | None = None,
+        identities: Identities | None = None,
+        around: Surroundings | None = None,
     ) -> None:
         """``path`` is where bubblewrap is searched instead of in the daemon's PATH, ``groups`` the daemon's cgroups.
 
+        ``identities`` are the users that servers of a daemon run by root have; nobody else can give them any.
         ``around`` is what egress needs of the daemon.
         """
         self._furnisher = Furnisher(around or Surroundings())
         self._path = path
+        self._identities = identities if os.geteuid() == 0 else None
         self._groups = groups
         self._program: _Program | None = None
         self._tried: tuple[int, int, int] | None = None
@@ -119,15 +137,17 @@ class BwrapRuntime(Runtime):
         program = base64.b64encode(seccomp.program(replace(spec.seccomp, audit=False))).decode()
         words += ("--seccomp", str(10 + len(files)))
         files.append(f"{words[-1]}< <(base64 -d <<<{program})")
-        head = ["env", "-i", *environment_words(_environment(spec)), self._find().path]
-        return " ".join([*head, *map(shlex.quote, (*words, "--", *spec.argv)), *files])
+        outer, inner = _divided(_environment(spec))
+        head = ["env", "-i", *environment_words(outer), self._find().path]
+        late = [f'--setenv {name} "${name}"' for name, _ in inner]
+        return " ".join([*head, *map(shlex.quote, words), *late, *map(shlex.quote, ("--", *spec.argv)), *files])
 
     def available(self) -> Available:
         """Return the means for limits that a sandbox has on this machine. Raise `IsolationError` without bubblewrap."""
         return means(
             self._groups,
             # To the kernel, the processes of root are never too many.
-            own_users=os.geteuid() != 0 and counts_for_namespaces(os.uname().release),
+            own_users=(os.geteuid() != 0 or self._identities is not None) and counts_for_namespaces(os.uname().release),
             places=True,
             sized=self._find().features.size,
         )
@@ -143,16 +163,23 @@ class BwrapRuntime(Runtime):
 
     async def _launch(self, spec: LaunchSpec, furnish: Furnish) -> Child:
         program = self._find()
-        restraint = Restraint(spec, self.available(), self._groups)
+        identity = None if self._identities is None else self._identities.of(spec.name)
+        restraint = Restraint(spec, self.available(), self._groups, identity)
         built = _built(spec, program)
+        if identity is not None:
+            _check_writable(spec, identity)
         with Descriptors() as descriptors:
             info = descriptors.pipe_from_child()
             block = descriptors.pipe_to_child()
+            outer, inner = _divided(_with_proxy(spec))
+            built += [("--setenv", name, value) for name, value in inner]
             phases = (("--info-fd", str(info.theirs)), ("--block-fd", str(block.theirs)))
             line = descriptors.render([*built, _filter(spec, descriptors), *phases])
-            env = with_marker(_with_proxy(spec), spec.marker)
+            env = with_marker(outer, spec.marker)
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
-            spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited))
+            user, group = (None, None) if identity is None else (identity.uid, identity.gid)
+            with _way((program.path, *spec.read_only, *(mount.path for mount in spec.mounts)), identity):
+                spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group))
             child = ProcessChild(spawned, spec.marker, _server_status)
             descriptors.close_inherited()
             try:
@@ -187,6 +214,32 @@ class BwrapRuntime(Runtime):
         return self._program
 
 
+def _check_writable(spec: LaunchSpec, identity: Identity) -> None:
+    for path in (mount.path for mount in spec.mounts if mount.access == "rw"):
+        if not may_write(path, identity):
+            allow = f"u:{identity.uid}:rwX"
+            raise LaunchError(
+                f"server {spec.name} runs as user {identity.uid}, who may not write {path}",
+                remedy=f"Allow it: setfacl -R -m {allow} -m d:{allow} {shlex.quote(path)}",
+                retryable=False,
+            )
+
+
+@contextlib.contextmanager
+def _way(paths: Iterable[str], identity: Identity | None) -> Iterator[None]:
+    """Let what is started inside find paths that its user could not reach."""
+    closed = {} if identity is None else closed_paths(paths, identity)
+    if not closed:
+        yield
+        return
+    passage = open_passage(closed)
+    try:
+        with inside(passage):
+            yield
+    finally:
+        os.close(passage)
+
+
 def _server_status(status: ExitStatus) -> ExitStatus:
     """Read the signal that ended the server from the exit code of bubblewrap, which is 128 more."""
     if status.code is not None and 128 < status.code <= 192:
@@ -203,13 +256,22 @@ def _filter(spec: LaunchSpec, descriptors: Descriptors) -> Step:
     return ("--seccomp", str(descriptors.file(seccomp.program(spec.seccomp))))
 
 
-def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
+def _with_proxy(spec: LaunchSpec) -> Environment:
+    env = _environment(spec)
+    return proxy_environment(env) if isinstance(spec.network, Egress) else env
+
+
+def _environment(spec: LaunchSpec) -> Environment:
     return spec.env if any(name == "HOME" for name, _ in spec.env) else (*spec.env, ("HOME", HOME))
 
 
-def _with_proxy(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
-    env = _environment(spec)
-    return proxy_environment(env) if isinstance(spec.network, Egress) else env
+def _divided(env: Environment) -> tuple[Environment, Environment]:
+    """Return the part of an environment that bubblewrap may have, and that which only the server may have.
+
+    bubblewrap runs outside of the sandbox: a library that a variable names would run there, with what it pleases to do.
+    """
+    inner = tuple((name, value) for name, value in env if _LOADER.match(name))
+    return tuple(item for item in env if item not in inner), inner
 
 
 def _features(path: str) -> Features:

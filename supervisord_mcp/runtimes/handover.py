@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import anyio
 
 from supervisord_mcp.errors import IsolationError, LaunchError
-from supervisord_mcp.runtimes import diagnosis
+from supervisord_mcp.runtimes import diagnosis, proctable
 from supervisord_mcp.runtimes.base import LaunchSpec
 from supervisord_mcp.runtimes.child import ProcessChild
 from supervisord_mcp.runtimes.restraint import Restraint
@@ -22,6 +22,22 @@ GATE = (
     'if [ -f "$1" ] && [ -x "$1" ]; then echo ok; else echo missing; fi; '
     'IFS= read -r word && [ "$word" = go ] || exit 97; exec "$@"'
 )
+#: The same for an environment that the shell would not pass on: it drops variables whose names it cannot use itself.
+# Python ignores two signals, which the server would inherit.
+EXACT_GATE = """
+import os, signal, sys
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+os.write(1, b"ok\\n")
+word = b""
+while not word.endswith(b"\\n"):
+    word += (part := os.read(0, 1))
+    if not part:
+        break
+if word != b"go\\n":
+    os._exit(97)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 _NAMESPACES = ("user", "mnt", "pid", "ipc", "uts")
 _FILTER_SECONDS = 2.0
 
@@ -45,7 +61,13 @@ async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec,
         raise await failed(child, spec)
     child.confine(inner)
     # Everything in the sandbox inherits what is set here from outside.
-    await child.restrain(restraint, inner)
+    try:
+        await child.restrain(restraint, inner)
+    except IsolationError as error:
+        if proctable.read_entry(inner) is not None:
+            raise
+        # It was gone by itself: what bubblewrap says about that is worth more.
+        raise await failed(child, spec) from error
     await blocked.furnish(inner)
     with contextlib.suppress(BrokenPipeError):
         os.write(blocked.block, b"\n")

@@ -21,13 +21,18 @@ _PASSING_TROUBLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is executed: ``env`` is the whole environment, ``pass_fds`` are inherited under the same numbers."""
+    """What is executed: ``env`` is the whole environment, ``pass_fds`` are inherited under the same numbers.
+
+    With ``user`` and ``group`` it runs as those, in no other group; only root can do that.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str | None = None
     umask: int = 0o022
     pass_fds: tuple[int, ...] = ()
+    user: int | None = None
+    group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +157,9 @@ def _execute(program: Program, standard: tuple[int, int, int]) -> int:
             close_fds=True,
             pass_fds=program.pass_fds,
             start_new_session=True,
+            user=program.user,
+            group=program.group,
+            extra_groups=None if program.user is None else (),
         )
     except OSError as error:
         raise _launch_error(program, error) from error

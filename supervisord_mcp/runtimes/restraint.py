@@ -14,6 +14,7 @@ import anyio.to_thread
 from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes.base import ExitStatus, LaunchSpec
 from supervisord_mcp.runtimes.cgroup import Group, Groups
+from supervisord_mcp.runtimes.identity import Identity, acting_as
 from supervisord_mcp.runtimes.limits import Available, Plan, plan, size_text
 from supervisord_mcp.runtimes.rlimits import raise_oom_score, set_rlimits
 from supervisord_mcp.runtimes.watcher import Bounds, Watcher
@@ -33,8 +34,14 @@ def means(groups: Groups | None, *, own_users: bool = False, places: bool = Fals
 class Restraint:
     """The limits of one child, from before it runs until it has ended."""
 
-    def __init__(self, spec: LaunchSpec, available: Available, groups: Groups | None) -> None:
-        """Given the means of a runtime, decide how they are used. Raise `IsolationError` where they do not suffice."""
+    def __init__(
+        self, spec: LaunchSpec, available: Available, groups: Groups | None, identity: Identity | None = None
+    ) -> None:
+        """Given the means of a runtime, decide how they are used. Raise `IsolationError` where they do not suffice.
+
+        ``identity`` is whose processes they are, where they are not the daemon's own user's.
+        """
+        self._identity = identity
         self._server = spec.name
         self._limits = spec.limits
         try:
@@ -64,7 +71,10 @@ class Restraint:
         if self.idle:
             return
         try:
-            set_rlimits(pid, self._plan.rlimits)
+            if self._identity is None:
+                set_rlimits(pid, self._plan.rlimits)
+            else:
+                acting_as(self._identity, lambda: set_rlimits(pid, self._plan.rlimits))
             raise_oom_score(pid)
             if self._groups is not None and self._plan.grouped:
                 self._group = self._groups.make(self._server, self._limits, self._plan.grouped)

@@ -147,7 +147,10 @@ def send(entry: Entry, number: int) -> bool:
 
 
 def marked(prefix: str) -> list[Entry]:
-    """Return every living process of this user whose marker starts with the prefix, but for us and what is above us."""
+    """Return every living process of ours whose marker starts with the prefix, but for us and what is above us.
+
+    Servers of root have users of their own, so there it is every process.
+    """
     protected = proctable.ancestors()
     found = []
     for entry in proctable.entries():
@@ -191,6 +194,6 @@ def kill_marked(prefix: str, *, seconds: float = _KILL_MARKED_SECONDS) -> int:
 
 def _is_mine(pid: int) -> bool:
     try:
-        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+        return os.geteuid() in (0, os.stat(f"/proc/{pid}").st_uid)
     except OSError:
         return False

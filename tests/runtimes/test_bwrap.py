@@ -15,6 +15,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -219,6 +220,25 @@ async def test_neither_arguments_nor_environment_show() -> None:
         assert b"bwrap" in shown
         assert b"s3cret" not in shown
         assert b"--ro-bind" not in shown
+
+
+@bounded(60)
+async def test_libraries_that_an_environment_names_are_loaded_in_the_sandbox_only(machine: Path) -> None:
+    trace = machine / "open/trace"
+    spec = shell("cat /proc/1/environ; echo $LD_DEBUG $TOKEN; /bin/true", LD_DEBUG="libs", TOKEN="s3cret")
+    spec = replace(spec, env=(*spec.env, ("LD_DEBUG_OUTPUT", str(trace))), mounts=(Mount(str(trace.parent), "rw"),))
+    async with running(BwrapRuntime(), spec) as child:
+        output = await read(child.stdout)
+        assert output.endswith(b"libs s3cret\n")
+        assert b"LD_" not in output
+        assert await ended(child) == ExitStatus(code=0)
+    # The process numbers are those of the sandbox: nothing outside of it has read the variable.
+    assert {name for name in _names(trace.parent) if name.startswith("trace")} <= {f"trace.{n}" for n in range(2, 9)}
+    assert '--setenv LD_DEBUG "$LD_DEBUG" --setenv' in BwrapRuntime().explain(spec)
+
+
+def _names(folder: Path) -> list[str]:
+    return os.listdir(folder)
 
 
 @bounded(60)

@@ -61,6 +61,16 @@ async def test_a_failed_set_up_starts_nothing(tmp_path: Path, text: str, cause: 
 
 @pytest.mark.usefixtures("subreaper")
 @bounded(30)
+async def test_a_sandbox_that_is_gone_before_it_is_limited_is_explained(tmp_path: Path) -> None:
+    gone = "os.write(info, b'{\"child-pid\": 4194305}'); os.close(info)"
+    said = "print('loopback: Failed RTM_NEWADDR', file=sys.stderr)"
+    error = await _error(_stub(tmp_path, f"{gone}; {said}"), tmp_path / "canary")
+    assert isinstance(error, IsolationError)
+    assert "AppArmor" in error.message
+
+
+@pytest.mark.usefixtures("subreaper")
+@bounded(30)
 async def test_a_program_that_does_not_isolate_is_found_out(tmp_path: Path) -> None:
     error = await _error(_stub(tmp_path, f"{REPORT}os.execv(command[0], command)"), tmp_path / "canary")
     assert isinstance(error, IsolationError)

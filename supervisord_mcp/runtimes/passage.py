@@ -1,0 +1,118 @@
+"""A way for another user to directories that are closed to it, such as a Python below /root, and to nothing else.
+
+bubblewrap looks for what it binds as the user of the server. So it starts in a mount namespace where each closed
+directory is covered by an empty one that leads only to the directories that were granted. Its root is the machine's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+from collections.abc import Iterable, Iterator
+
+from supervisord_mcp.errors import IsolationError
+from supervisord_mcp.runtimes.identity import Identity, unreachable
+
+_CLONE_FS, _CLONE_NEWNS = 0x200, 0x20000
+_BIND, _REC, _SLAVE = 0x1000, 0x4000, 1 << 19
+_NOSUID_NODEV = 0x2 | 0x4
+
+
+def closed_paths(paths: Iterable[str], identity: Identity) -> dict[str, list[str]]:
+    """Return the paths that a user cannot reach, by the directory that keeps it out."""
+    found: dict[str, list[str]] = {}
+    for path in map(os.path.realpath, paths):
+        if (closed := unreachable(path, identity)) is not None:
+            found.setdefault(closed, []).append(path)
+    return found
+
+
+def open_passage(closed: dict[str, list[str]]) -> int:
+    """Make a mount namespace in which paths can be reached; return its descriptor, which the caller closes.
+
+    Raise `IsolationError` where this process may not make one.
+    """
+    if "/" in closed:
+        raise IsolationError("the root directory is closed to other users", remedy="chmod o+x /")
+    opened: list[int] = []
+    failures: list[OSError] = []
+
+    def build() -> None:
+        try:
+            opened.append(_build(closed))
+        except OSError as error:
+            failures.append(error)
+
+    # A namespace of a thread's own; it stays for as long as the descriptor does.
+    thread = threading.Thread(target=build, name="passage")
+    thread.start()
+    thread.join()
+    if failures:
+        raise IsolationError(
+            f"no way can be made to {', '.join(path for paths in closed.values() for path in paths)} for the user of"
+            f" a server: {failures[0].strerror}",
+            remedy=f"Let others pass through (chmod o+x {' '.join(closed)}), or give the daemon CAP_SYS_ADMIN.",
+        )
+    return opened[0]
+
+
+@contextlib.contextmanager
+def inside(passage: int) -> Iterator[None]:
+    """Let what this thread starts inside begin in the mount namespace of a passage."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with contextlib.ExitStack() as stack:
+        own = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        stack.callback(os.close, own)
+        place = os.open(".", os.O_PATH | os.O_CLOEXEC)
+        stack.callback(os.close, place)
+        # Only a thread that shares its working directory and umask with no other may change its namespace; from now on
+        # this one has its own.
+        _check(libc.unshare(_CLONE_FS))
+        _check(libc.setns(passage, _CLONE_NEWNS))
+        try:
+            yield
+        finally:
+            _check(libc.setns(own, _CLONE_NEWNS))
+            os.fchdir(place)
+
+
+def _build(closed: dict[str, list[str]]) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    _check(libc.unshare(_CLONE_NEWNS))
+    _mount(libc, "none", "/", "", _REC | _SLAVE)
+    for cover, paths in closed.items():
+        sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in paths}
+        try:
+            _mount(libc, "smcp", cover, "tmpfs", _NOSUID_NODEV)
+            for path in sorted(sources, key=lambda path: path.split("/")):
+                _place(libc, path, sources[path])
+        finally:
+            for descriptor in sources.values():
+                os.close(descriptor)
+    return os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _place(libc: ctypes.CDLL, path: str, source: int) -> None:
+    if os.path.exists(path):
+        return  # it is a part of one that is there already
+    shown = f"/proc/thread-self/fd/{source}"
+    if os.path.isdir(shown):
+        os.makedirs(path, mode=0o755)
+    else:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    _mount(libc, shown, path, "", _BIND | _REC)
+
+
+def _mount(libc: ctypes.CDLL, source: str, target: str, kind: str, flags: int) -> None:
+    data = b"mode=0755,size=1m" if kind == "tmpfs" else None
+    words = (os.fsencode(source), os.fsencode(target), os.fsencode(kind) or None)
+    _check(libc.mount(*words, ctypes.c_ulong(flags), data))
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
