@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import hashlib
 import logging
@@ -39,6 +40,9 @@ from supervisord_mcp.shim import pointer_file
 from supervisord_mcp.supervisor import Supervisor
 
 _log = logging.getLogger(__name__)
+
+#: Parameters of mallopt(3).
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 #: How often the socket file is looked for, and idleness is judged, in seconds.
 LOOK_EVERY = 5.0
@@ -89,7 +93,7 @@ class Daemon:
     def __init__(self, paths: Paths, loaded: Loaded, *, on_demand: bool) -> None:
         self._paths = paths
         self._config = loaded.config
-        self._files = loaded.files
+        self._files, self._directories = loaded.files, loaded.directories
         self._problems: tuple[str, ...] = ()
         self._on_demand = on_demand
         self._started = time.monotonic()
@@ -198,8 +202,10 @@ class Daemon:
 
     def _apply(self, loaded: Loaded) -> ReloadResult:
         old, config = self._config, loaded.config
+        if loaded.directories != self._directories or config.daemon.reload != old.daemon.reload:
+            self._reloader.wake()  # also when a person asked for this, other places are watched from now on
         self._problems = ()
-        self._files = loaded.files
+        self._files, self._directories = loaded.files, loaded.directories
         self._config = config
         self._logs.configure(config)
         logging.getLogger().setLevel(config.daemon.log_level.upper())
@@ -281,6 +287,7 @@ def main(*, on_demand: bool) -> int:
     with closing(Endpoint(paths.runtime_dir, pointer=pointer_file(os.environ, os.getuid()))) as endpoint:
         logging.getLogger().setLevel(loaded.config.daemon.log_level.upper())
         _allow_descriptors()
+        _give_memory_back()
         anyio.run(Daemon(paths, loaded, on_demand=on_demand).run, endpoint)
     return 0
 
@@ -292,3 +299,11 @@ def _allow_descriptors() -> None:
     if soft < wanted:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, 1 << 16), hard))
+
+
+def _give_memory_back() -> None:
+    """Keep the C library from holding on to the memory of large messages: its own threshold grows with the largest."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            mallopt(parameter, 1 << 20)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
+import logging
 import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+
+_log = logging.getLogger(__name__)
 
 #: How much one readiness of a descriptor is read at most, in bytes: what a pipe holds. For twice as much, the C library
 #: would take the buffer of every read from the kernel and give it back, at fifteen times the cost of the read itself.
@@ -99,7 +103,12 @@ class ChunkReader:
         if len(chunk) >= CHUNK and not self._wide:
             self._wide = True
             widen(self._descriptor)
-        self._on_chunk(chunk)
+        try:
+            self._on_chunk(chunk)
+        except Exception:  # noqa: BLE001 - whatever is wrong with us must end this one stream, not leave it hanging
+            _log.exception("what was read from a pipe could not be handled")
+            self.close()
+            self._on_end(OSError(errno.EPROTO, "smcp failed on what it read; the log of its daemon has the cause"))
 
 
 class QueueWriter:

@@ -258,7 +258,7 @@ class Session:
         """The host closed our stdin: that is its orderly end, and an orderly end has exit status 0."""
         if self._splitter.held and isinstance(rest := self._splitter.finish(), bytes):
             self._on_lines(self, [rest])
-        self.finish(0)
+        self.finish(0 if error is None else 1, "" if error is None else str(error.strerror))
 
     def _unwritable(self, error: OSError) -> None:
         self.finish(0)

@@ -294,7 +294,7 @@ class Supervisor:
         return ServerStatus(
             name=name,
             state=next((state for state in _SHOWN_FIRST if state in states), "STOPPED"),
-            scope=config.scope,
+            scope=effective_scope(config.scope, config.uses_project),
             runtime=config.runtime,
             isolation=self._launcher.isolation(config),
             start=config.start,
@@ -314,7 +314,7 @@ class Supervisor:
                 name=name,
                 command=config.argv,
                 start=config.start,
-                scope=config.scope,
+                scope=effective_scope(config.scope, config.uses_project),
                 runtime=config.runtime,
                 network=config.network,
                 catalogue=catalogue is not None,

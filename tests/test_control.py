@@ -411,6 +411,20 @@ def broken(one: Estate, fail: Any) -> None:
 
 
 @bounded(LIMIT)
+async def test_names_that_are_no_text_can_be_told(tmp_path: Path) -> None:
+    async with estate(
+        tmp_path, {"s": {"command": ["${ODD}"], "runtime": "bare"}}, environ={"ODD": "/odd\udcff"}
+    ) as one:
+        command = one.command()
+        assert "/odd?" in (await command.fail("start", names=["s"]))["message"]
+        (status,) = (await command.ask("status"))["servers"]
+        assert "/odd?" in status["last_error"]
+        stream = command.post("events")
+        await command.reply(stream)
+        assert "/odd?" in str(await command.events(stream, 2))
+
+
+@bounded(LIMIT)
 async def test_many_commands_at_once(tmp_path: Path) -> None:
     async with estate(tmp_path, {"s": {}}) as one, anyio.create_task_group() as tasks:
 

@@ -185,6 +185,20 @@ async def test_an_error_ends_the_reading_with_it() -> None:
 
 
 @bounded(LIMIT)
+async def test_a_fault_of_the_handler_ends_the_reading_with_an_error() -> None:
+    with pipe() as (ours, theirs):
+        seen = Seen()
+
+        def broken(_chunk: bytes) -> None:
+            raise KeyError("a fault of ours")
+
+        ChunkReader(ours, broken, seen.end)
+        os.write(theirs, b"anything")
+        await seen.until(lambda: seen.ends)
+        assert [error and error.errno for error in seen.ends] == [errno.EPROTO]
+
+
+@bounded(LIMIT)
 async def test_nothing_to_read_after_all_is_no_error() -> None:
     with pipe() as (ours, theirs):
         seen = Seen()

@@ -572,7 +572,7 @@ async def test_what_is_left_of_the_daemon_before_is_known(tmp_path: Path) -> Non
 async def test_a_shim_that_is_refused_and_gone() -> None:
     guest = PipeGuest("s")
     guest.kill_shim()
-    module.refuse(guest.greeting, 1, "no")
+    module.refuse(guest.greeting, 1, "no such command: /odd\udcff")
     assert guest.greeting.connection.fileno() == -1
     for descriptor in guest.greeting.fds:
         with pytest.raises(OSError, match="Bad file descriptor"):

@@ -108,8 +108,8 @@ class Conversation:
 
     def _forward_list(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         assert message.method is not None
-        cursor = message.params().get("cursor")
-        if not attachment.lists.asked(message.method, None if cursor is None else bytes(cursor)):
+        cursor = requests.cursor(message.params())
+        if not attachment.lists.asked(message.method, cursor):
             text = "this cursor is from before the server was restarted; ask for the list from its beginning"
             return self.fail(attachment, identity, jsonrpc.INVALID_PARAMS, text)
         if cursor is None:

@@ -65,13 +65,12 @@ class Discovery:
         self._first = True
         self._outstanding = 0
         self._again = False
-        self._announced.clear()
         self._fetches = 0
 
     def asked(self) -> list[Command]:
         """A host asks for a list: what was put off is done now."""
         self._fetches = 0
-        return self._refresh() if self._again and not self._outstanding else []
+        return self._refresh() if self._again else []
 
     def changed(self, kind: str) -> list[Command]:
         """The server said that a list changed: tell the hosts, and fetch the lists again.

@@ -143,10 +143,10 @@ class Downstream:
 
     def _list(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         known = self._talk.discovery.known
-        if attachment.greeted and not self._talk.ready and known is not None and "cursor" not in message.params():
+        if attachment.greeted and not self._talk.ready and known is not None:
             assert message.method is not None
             stored = known.answer(message.method)
-            if stored is not None:
+            if stored is not None and requests.cursor(message.params()) is None:
                 attachment.lists.asked(message.method, None)
                 return self._talk.succeed(attachment, identity, stored)
         return self._pass_on(attachment, message, identity)

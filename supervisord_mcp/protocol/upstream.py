@@ -140,8 +140,7 @@ class Upstream:
         elif pending.method == "tasks/list":
             message.members["result"] = Raw(self._talk.tasks.filtered(attachment.key, result))
         else:
-            cursor = jsonrpc.members_of(result).get("nextCursor")
-            attachment.lists.answered(pending.method, None if cursor is None else bytes(cursor))
+            attachment.lists.answered(pending.method, requests.cursor(jsonrpc.members_of(result), "nextCursor"))
 
     def _own_answer(self, pending: Pending, message: Message) -> list[Command]:
         assert pending.reply is not None

@@ -226,11 +226,19 @@ class Command:
 class Estate:
     """Supervisor, reception and control in a home of their own."""
 
-    def __init__(self, home: Path, tasks: TaskGroup, servers: Mapping[str, Any], daemon: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        tasks: TaskGroup,
+        servers: Mapping[str, Any],
+        daemon: Mapping[str, Any],
+        environ: Mapping[str, str],
+    ) -> None:
         self.home = home
         self.tasks = tasks
         self.marker = uuid.uuid4().hex
-        self.environ = {"SMCP_HOME": str(home), "PATH": "/usr/bin:/bin", "HOME": str(home), probe.MARKER: self.marker}
+        base = {"SMCP_HOME": str(home), "PATH": "/usr/bin:/bin", "HOME": str(home), probe.MARKER: self.marker}
+        self.environ = {**base, **environ}
         self.paths = find_paths(self.environ, os.getuid())
         create_directories(self.paths, os.getuid())
         self.observers = Observers()
@@ -385,11 +393,14 @@ class Estate:
 
 @asynccontextmanager
 async def estate(
-    home: Path, servers: Mapping[str, Any] | None = None, daemon: Mapping[str, Any] | None = None
+    home: Path,
+    servers: Mapping[str, Any] | None = None,
+    daemon: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Estate]:
     """An estate with these servers; afterwards nothing of it may be left."""
     async with anyio.create_task_group() as tasks:
-        one = Estate(home, tasks, servers or {}, daemon or {})
+        one = Estate(home, tasks, servers or {}, daemon or {}, environ or {})
         try:
             yield one
         except BaseException:

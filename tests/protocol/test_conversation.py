@@ -307,6 +307,17 @@ def test_the_level_is_the_most_verbose_one_and_sent_only_when_it_changes() -> No
         b.leaves()
 
 
+def test_the_usual_level_comes_back_when_nobody_asked_for_another() -> None:
+    with Talk() as talk:
+        talk.child_runs({"logging": {}})
+        a, _ = talk.hosts("a", "b")
+        a.says(level(1, "debug"))
+        a.hears(result(1))
+        talk.server.hears(level(..., "debug"))
+        a.leaves()
+        talk.server.hears(level(..., "info"))
+
+
 def test_a_level_is_set_again_at_a_new_child() -> None:
     with Talk() as talk:
         talk.child_runs({"logging": {}})

@@ -242,6 +242,15 @@ def test_what_the_second_child_says_while_it_starts_is_compared_too() -> None:
         a.hears_nothing()
 
 
+def test_a_failure_about_what_was_never_known_leaves_it_so() -> None:
+    with Talk(known=known("x")) as talk:
+        talk.child_greets(talk.child_starts(), {"tools": {}, "prompts": {}})
+        talk.server.answers(talk.server.hears(request(..., "tools/list")), {"tools": [{"name": "x"}]})
+        talk.server.fails(talk.server.hears(request(..., "prompts/list")), -32601)
+        assert talk.mux.catalogue is not None
+        assert talk.mux.catalogue.lists.keys() == {"tools/list"}
+
+
 def test_what_is_still_unknown_after_a_failure_stays_unknown() -> None:
     with Talk() as talk:
         talk.child_greets(talk.child_starts(), {"tools": {}})

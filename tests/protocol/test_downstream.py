@@ -87,14 +87,26 @@ def test_lists_are_answered_without_a_child() -> None:
         (a,) = talk.hosts("a")
         a.says('{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
         a.hears_text(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","n":1e400}]}}')
-        a.says(request(2, "tools/list", [1]))
-        a.hears(error(2, -32602))
+        a.says(request(2, "tools/list", [1]), request(3, "tools/list", {"cursor": None}))
+        a.hears(error(2, -32602), result(3, ...))
         assert not talk.did(Demand)
         a.says(request(3, "prompts/list"), request(4, "tools/list", {"cursor": "2"}))
         assert len(talk.did(Demand)) == 2
         talk.child_greets(talk.child_starts(), {"tools": {}})
         talk.server.hears(request(..., "prompts/list"), request(..., "tools/list", {"cursor": "2"}))
         talk.child_lists(tools=["b"])
+        a.hears(changed("tools"))
+
+
+def test_a_host_that_asked_the_catalogue_is_told_of_the_next_change() -> None:
+    with Talk(known=KNOWN) as talk:
+        (a,) = talk.hosts("a")
+        talk.child_runs(tools=["b"])
+        a.hears(changed("tools"))
+        talk.child_dies()
+        a.says(request(1, "tools/list"))
+        a.hears(result(1, {"tools": [{"name": "b"}]}))
+        talk.child_runs(tools=["c"])
         a.hears(changed("tools"))
 
 

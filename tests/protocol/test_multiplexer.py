@@ -52,11 +52,14 @@ def test_a_session_is_failed_before_it_moves() -> None:
         a.says(call(1), request(2, "resources/subscribe", {"uri": "u"}))
         b.says(call(1))
         first = talk.server.hears(call(...))
-        talk.server.hears(request(..., "resources/subscribe", ...), call(...))
+        subscription = talk.server.hears(request(..., "resources/subscribe", ...))
+        talk.server.hears(call(...))
         commands = talk.mux.fail_session(a.key, "it was changed", {"reason": "server_changed"})
         talk._apply(commands)
         talk.server.hears(cancelled(first["id"], "it was changed"))
         a.hears(error(1, -32603, "it was changed", {"reason": "server_changed"}), error(2, -32603))
+        talk.server.answers(subscription)
+        talk.server.hears(request(..., "resources/unsubscribe", ...))
         assert talk.mux.state(a.key).version == "2025-11-25"
         assert talk.waiting(a) == []
         assert talk.waiting(b) == [b"1"]

@@ -85,6 +85,15 @@ def test_a_uri_is_a_string() -> None:
 
 
 @pytest.mark.parametrize(
+    ("params", "cursor"),
+    [("{}", None), ('{"cursor":null}', None), ('{"cursor":""}', b'""'), ('{"cursor":"2"}', b'"2"')],
+)
+def test_a_cursor_may_be_null(params: str, cursor: bytes | None) -> None:
+    assert requests.cursor(of(params).params()) == cursor
+    assert requests.cursor(of(params).params(), "nextCursor") is None
+
+
+@pytest.mark.parametrize(
     ("identity", "number"),
     [
         (b"7", 7),

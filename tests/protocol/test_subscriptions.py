@@ -128,6 +128,7 @@ def test_who_is_interested_in_a_part() -> None:
     subscriptions = holding(1, uri="file:///a")
     subscriptions.subscribe(2, b"1", "file:///a/b")
     assert subscriptions.interested("file:///a/b/c") == {1}  # the other one is not accepted yet
+    assert subscriptions.interested("file:///a/b") == {1}
     subscriptions.accepted("file:///a/b")
     assert subscriptions.interested("file:///a/b/c") == {2}
     assert subscriptions.interested("file:///a/x") == {1}
