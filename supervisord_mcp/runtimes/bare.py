@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import anyio
 
+from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes.base import Child, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
-from supervisord_mcp.runtimes.egress.rules import Egress
 from supervisord_mcp.runtimes.handover import EXACT_GATE, GATE, pass_gate
 from supervisord_mcp.runtimes.limits import Available
 from supervisord_mcp.runtimes.process import Program, check_program, spawn

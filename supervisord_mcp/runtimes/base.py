@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Literal
 
-from supervisord_mcp.runtimes.egress.rules import Egress
+from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.runtimes.limits import DEFAULTS, Available, Limits, plan
 from supervisord_mcp.runtimes.seccomp import BASE, Policy
 

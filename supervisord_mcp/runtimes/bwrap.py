@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
+from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
@@ -33,7 +34,6 @@ from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.egress.furnishing import Furnish, Furnisher
 from supervisord_mcp.runtimes.egress.plan import proxy_environment
 from supervisord_mcp.runtimes.egress.proxy import Surroundings
-from supervisord_mcp.runtimes.egress.rules import Egress
 from supervisord_mcp.runtimes.handover import GATE, Blocked, failed, hand_over
 from supervisord_mcp.runtimes.identity import Identities, Identity, may_write
 from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces

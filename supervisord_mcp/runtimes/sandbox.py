@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes.base import Access, LaunchSpec, Network
 from supervisord_mcp.runtimes.egress.plan import hosts_file, resolver_file
-from supervisord_mcp.runtimes.egress.rules import Egress
 from supervisord_mcp.runtimes.limits import Limits
 
 #: The private home directory in a sandbox; its user and group are one name, whoever runs the daemon.

@@ -12,7 +12,7 @@ from tests.architecture.source import PACKAGE, Import, Module, Project, Violatio
 #: A module imports only from lower layers or its own folder. The empty name is the package's ``__init__``.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
-    frozenset({"protocol", "policy"}),
+    frozenset({"protocol", "policy", "egress"}),
     frozenset({"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "endpoint", "facts"}),
     frozenset({"packages", "catalogues", "logs", "journal", "metrics", "reasons"}),
     frozenset({"launch", "session", "conduit"}),

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.base import LaunchSpec
-from supervisord_mcp.runtimes.egress.rules import Egress, parse_rules
 from tests.kit.bounded import bounded
 from tests.runtimes.conformance import read, running, shell
 

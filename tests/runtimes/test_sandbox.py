@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes.base import LaunchSpec, Mount
-from supervisord_mcp.runtimes.egress.rules import Egress, parse_rules
 from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, Step, steps
 from supervisord_mcp.runtimes.seccomp import Policy
 

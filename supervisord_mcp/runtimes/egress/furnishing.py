@@ -6,12 +6,12 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes.child import ProcessChild
 from supervisord_mcp.runtimes.egress.listeners import NamespaceAgent, open_namespace
 from supervisord_mcp.runtimes.egress.plan import plan
 from supervisord_mcp.runtimes.egress.proxy import EgressProxy, Surroundings
-from supervisord_mcp.runtimes.egress.rules import Egress
 
 #: Given a child and the first process of its blocked sandbox, gives it its network. Raises `IsolationError`.
 Furnish = Callable[[ProcessChild, int], Awaitable[None]]

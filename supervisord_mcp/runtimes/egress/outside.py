@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import socket
 
-from supervisord_mcp.runtimes.egress.addresses import Address, plain
+from supervisord_mcp.egress.addresses import Address, plain
 
 _RESOLVE_SECONDS = 15.0
 #: For each address, so that one that does not answer leaves time for the next.

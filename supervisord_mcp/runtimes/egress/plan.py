@@ -12,8 +12,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from supervisord_mcp.runtimes.egress.addresses import literal
-from supervisord_mcp.runtimes.egress.rules import LOOPBACK, Egress, Kind, Rule
+from supervisord_mcp.egress.addresses import literal
+from supervisord_mcp.egress.rules import LOOPBACK, Egress, Kind, Rule
 
 POOL = ipaddress.IPv4Network("198.18.0.0/15")
 #: Makes the sandbox own an address that is no loopback: without one, clients believe that they have no network.

@@ -16,8 +16,9 @@ import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from supervisord_mcp.egress.addresses import Address, literal
+from supervisord_mcp.egress.rules import Egress, Kind, Rule, normal
 from supervisord_mcp.runtimes.egress import heads
-from supervisord_mcp.runtimes.egress.addresses import Address, literal
 from supervisord_mcp.runtimes.egress.clienthello import Hello
 from supervisord_mcp.runtimes.egress.heads import HeadError, Target
 from supervisord_mcp.runtimes.egress.meter import Bucket, Contact, Meter, Outcome, Usage
@@ -25,7 +26,6 @@ from supervisord_mcp.runtimes.egress.outside import Outside, connect_first
 from supervisord_mcp.runtimes.egress.plan import DNS, PROXY, SOCKS, Names
 from supervisord_mcp.runtimes.egress.relay import RefusedError, Relay, reset
 from supervisord_mcp.runtimes.egress.resolver import Resolver
-from supervisord_mcp.runtimes.egress.rules import Egress, Kind, Rule, normal
 
 _log = logging.getLogger(__name__)
 

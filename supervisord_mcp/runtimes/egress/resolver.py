@@ -6,10 +6,10 @@ import asyncio
 import socket
 from collections.abc import Iterable
 
+from supervisord_mcp.egress.rules import Egress, normal
 from supervisord_mcp.runtimes.egress import dns
 from supervisord_mcp.runtimes.egress.meter import Bucket, Meter
 from supervisord_mcp.runtimes.egress.plan import Names
-from supervisord_mcp.runtimes.egress.rules import Egress, normal
 
 _PER_SECOND, _AT_ONCE = 200, 400
 _AT_A_TIME = 32

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from supervisord_mcp.runtimes.egress.addresses import Address
+from supervisord_mcp.egress.addresses import Address
 from supervisord_mcp.runtimes.egress.outside import Outside, connect_first
 from tests.kit.bounded import bounded
 

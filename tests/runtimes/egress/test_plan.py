@@ -7,6 +7,7 @@ import ipaddress
 from hypothesis import given
 from hypothesis import strategies as st
 
+from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.runtimes.egress import plan as plans
 from supervisord_mcp.runtimes.egress.plan import (
     POOL,
@@ -17,7 +18,6 @@ from supervisord_mcp.runtimes.egress.plan import (
     proxy_environment,
     resolver_file,
 )
-from supervisord_mcp.runtimes.egress.rules import Egress, parse_rules
 
 ALWAYS = {
     Listener("127.0.0.1", 53),

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from supervisord_mcp.egress.rules import parse_rule
 from supervisord_mcp.runtimes.egress import proxy
 from supervisord_mcp.runtimes.egress.clienthello import Hello
 from supervisord_mcp.runtimes.egress.heads import HeadError, Target
 from supervisord_mcp.runtimes.egress.proxy import EgressProxy, read_http, read_socks, tls_objection
-from supervisord_mcp.runtimes.egress.rules import parse_rule
 from tests.kit.bounded import bounded
 from tests.runtimes.egress.test_relay import everything, pair
 from tests.runtimes.egress.world import World, echo, egress, serving

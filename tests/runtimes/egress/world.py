@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from supervisord_mcp.egress.addresses import Address
+from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.runtimes.base import ExitStatus, LaunchSpec
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
-from supervisord_mcp.runtimes.egress.addresses import Address
 from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.egress.outside import Outside
 from supervisord_mcp.runtimes.egress.proxy import Surroundings
-from supervisord_mcp.runtimes.egress.rules import Egress, parse_rules
 from tests.runtimes.conformance import ended, read, shell
 
 PUBLIC = ipaddress.ip_address("93.184.216.34")

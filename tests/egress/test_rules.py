@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisord_mcp.runtimes.egress.rules import MOST_RULES, Egress, Kind, normal, parse_rule, parse_rules
+from supervisord_mcp.egress.rules import MOST_RULES, Egress, Kind, normal, parse_rule, parse_rules
 
 LABEL = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
 NAME = st.lists(LABEL, min_size=1, max_size=5).map(".".join).filter(lambda name: name != "localhost")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from supervisord_mcp.runtimes.egress.addresses import Address, is_number_like, is_own, literal, objection
+from supervisord_mcp.egress.addresses import Address, is_number_like, is_own, literal, objection
 
 #: The name by which a sandbox calls the loopback of the machine.
 LOOPBACK = "host-loopback"

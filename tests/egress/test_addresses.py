@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisord_mcp.runtimes.egress.addresses import is_number_like, is_own, literal, objection, plain
+from supervisord_mcp.egress.addresses import is_number_like, is_own, literal, objection, plain
 
 PUBLIC = ("8.8.8.8", "93.184.216.34", "2606:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8")
 PRIVATE = ("10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "fd12::1", "198.18.0.1", "fec0::1")
