@@ -26,14 +26,15 @@ from supervisord_mcp.config.paths import Paths, create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
 from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, Problem, SmcpError
-from supervisord_mcp.launch import Launcher
+from supervisord_mcp.launch import Launcher, make_runtimes
 from supervisord_mcp.listener import Greeting, Listener
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
-from supervisord_mcp.runtimes import orphans, tree
+from supervisord_mcp.runtimes import cgroup, orphans, tree
+from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.process import secure_standard_fds
 from supervisord_mcp.server import Surroundings
 from supervisord_mcp.shim import pointer_file
@@ -104,13 +105,25 @@ class Daemon:
         self._logs.configure(loaded.config)
         self._loading = anyio.Lock()
         self._marker = marker_prefix(paths)
-        self._launcher = self._make_launcher()
-        self._launcher.origins = loaded.origins
+        self._origins = loaded.origins
 
     async def run(self, endpoint: Endpoint) -> None:
         """Serve until told to end."""
         orphans.become_subreaper()
         await anyio.to_thread.run_sync(tree.kill_marked, self._marker)
+        groups = await anyio.to_thread.run_sync(cgroup.prepare)
+        self._runtimes = make_runtimes(groups, self._config.daemon.uids, self._note_contact)
+        try:
+            await self._serve(endpoint)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for runtime in self._runtimes.values():
+                    await runtime.aclose()
+                if groups is not None:
+                    groups.close()
+
+    async def _serve(self, endpoint: Endpoint) -> None:
+        self._launcher = self._make_launcher()
         async with anyio.create_task_group() as tasks:
             around = Surroundings(tasks, self._observers, Catalogues(self._paths.catalogue_dir))
             self._supervisor = Supervisor(self._config, self._launcher, around, self._logs)
@@ -211,7 +224,7 @@ class Daemon:
         logging.getLogger().setLevel(config.daemon.log_level.upper())
         if config.daemon.path != old.daemon.path:
             self._launcher = self._make_launcher()
-        self._launcher.origins = loaded.origins
+        self._launcher.origins = self._origins = loaded.origins
         plan, displaced = self._supervisor.reconfigure(config, self._launcher)
         self._reception.rehouse(displaced)
         self._supervisor.start_eager((*plan.added, *plan.changed))
@@ -223,7 +236,19 @@ class Daemon:
         return result
 
     def _make_launcher(self) -> Launcher:
-        return Launcher(self._paths, os.environ, self._marker, self._config.daemon.path)
+        launcher = Launcher(self._paths, os.environ, self._marker, self._config.daemon.path, self._runtimes)
+        launcher.origins = self._origins
+        return launcher
+
+    def _note_contact(self, contact: Contact) -> None:
+        """Tell what a sandbox with rules did not reach: its program may well keep the reason to itself."""
+        if contact.outcome == "passed" or contact.server not in self._config.servers:
+            return
+        target = f"{contact.host}:{contact.port}" if contact.port else contact.host
+        left_out = f" (and {contact.unreported} more before it)" if contact.unreported else ""
+        self._logs[contact.server].write("smcp", f"egress {contact.outcome} {target}: {contact.reason}{left_out}")
+        data = {"host": contact.host, "port": contact.port, "outcome": contact.outcome, "cause": contact.reason}
+        self._observers.publish(Event("egress", contact.server, data))
 
     # Watching itself
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,11 @@ from supervisord_mcp.runtimes import sandbox
 from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.base import Child, LaunchSpec, Mount, Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
+from supervisord_mcp.runtimes.cgroup import Groups
+from supervisord_mcp.runtimes.egress.meter import Contact
+from supervisord_mcp.runtimes.egress.proxy import Surroundings as EgressSurroundings
+from supervisord_mcp.runtimes.identity import Identities
+from supervisord_mcp.runtimes.limits import Limits
 from supervisord_mcp.runtimes.roots import runtime_roots
 from supervisord_mcp.runtimes.search import find_command, search_path
 from supervisord_mcp.shim import home_directory
@@ -105,7 +111,10 @@ class Launch:
             return spec
         writable = [mount.path for mount in spec.mounts if mount.access == "rw"]
         roots = runtime_roots(spec.argv, dict(spec.env), cwd=spec.cwd, home=self.machine.home, writable=writable)
-        return replace(spec, read_only=(*roots, installed.read_only) if installed else roots)
+        if installed is not None:
+            roots = (*roots, installed.read_only)
+        as_root = spec.as_root or (os.geteuid() == 0 and any(map(_is_closed, roots)))
+        return replace(spec, read_only=roots, as_root=as_root)
 
     def explain(self) -> str:
         """Return a command line that a person can paste to start the same child; secrets are not in it."""
@@ -113,9 +122,19 @@ class Launch:
 
 
 class Launcher:
-    """Resolves entries. ``environ`` is the daemon's, ``marker`` begins the marker of every child of this daemon."""
+    """Resolves entries. ``environ`` is the daemon's, ``marker`` begins the marker of every child of this daemon.
 
-    def __init__(self, paths: Paths, environ: Mapping[str, str], marker: str, path: Sequence[str]) -> None:
+    ``runtimes`` are those of the daemon by their names, made by `make_runtimes`.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        environ: Mapping[str, str],
+        marker: str,
+        path: Sequence[str],
+        runtimes: Mapping[str, Runtime] | None = None,
+    ) -> None:
         self._environ = environ
         self._home = home_directory(environ, os.getuid())
         self._marker = marker
@@ -124,7 +143,7 @@ class Launcher:
         self._config_file = paths.config_file
         #: Where each server is defined, for errors.
         self.origins: Mapping[str, Origin] = {}
-        self._runtimes: dict[str, Runtime] = {"bare": BareRuntime(), "bwrap": BwrapRuntime()}
+        self._runtimes = runtimes or make_runtimes()
 
     def isolation(self, config: ServerConfig) -> str:
         """Return what the runtime of a server gives."""
@@ -141,13 +160,16 @@ class Launcher:
         runtime = self._runtimes[config.runtime]
         program = machine.find_or_none(done.argv[0])
         argv = done.argv if program is None or recognise(done.argv) else (program, *done.argv[1:])
+        mounts = tuple(Mount(path, access) for path, access in done.mounts)
         spec = LaunchSpec(
             name=name,
             argv=argv,
             cwd=_directory(done, config, facts, self._home),
             env=_environment(done, machine, program, runtime),
-            mounts=tuple(Mount(path, access) for path, access in done.mounts),
+            mounts=mounts,
             network=config.network,
+            limits=Limits(**config.limits.model_dump()),
+            as_root=os.geteuid() == 0 and any(map(_is_of_root, mounts)),
         )
         return Launch(
             digest=digest(_resolved(spec, config, program)),
@@ -163,6 +185,37 @@ class Launcher:
         )
 
 
+def make_runtimes(
+    groups: Groups | None = None, uids: range | None = None, report: Callable[[Contact], None] | None = None
+) -> dict[str, Runtime]:
+    """Return every runtime by its name in the configuration.
+
+    ``groups`` are the cgroups of the daemon, ``uids`` the users that servers of a daemon run by root have, and
+    ``report`` is told of what sandboxes with rules reach, and do not.
+    """
+    identities = None if uids is None else Identities(uids.start, len(uids))
+    around = EgressSurroundings() if report is None else EgressSurroundings(report=report)
+    made: tuple[Runtime, ...] = (BareRuntime(groups), BwrapRuntime(None, groups, identities, around))
+    return {runtime.name: runtime for runtime in made}
+
+
+def _is_of_root(mount: Mount) -> bool:
+    try:
+        return os.stat(mount.path).st_uid == 0
+    except OSError:
+        return False
+
+
+def _is_closed(path: str) -> bool:
+    """Whether only the owner may use what a command needs to run, or their group."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    needed = stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH
+    return mode & needed != needed
+
+
 def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Resolved:
     return Resolved(
         argv=(program or spec.argv[0], *spec.argv[1:]),
@@ -171,6 +224,8 @@ def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Re
         runtime=config.runtime,
         network=config.network,
         mounts=tuple((mount.path, mount.target or mount.path, mount.access) for mount in spec.mounts),
+        limits=tuple(config.limits.model_dump().items()),
+        as_root=spec.as_root,
     )
 
 

@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt, WithJsonSchema, WrapSerializer
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    StrictInt,
+    WithJsonSchema,
+    WrapSerializer,
+)
 
 from supervisord_mcp.config.values import (
     FrozenTable,
@@ -16,11 +25,13 @@ from supervisord_mcp.config.values import (
     format_duration,
     format_size,
     format_size_bound,
+    format_uids,
     parse_bound,
     parse_duration,
     parse_limit,
     parse_size,
     parse_size_bound,
+    parse_uids,
 )
 from supervisord_mcp.config.variables import PROJECT, names, parse
 
@@ -163,6 +174,13 @@ CpuBound = Annotated[
     PlainSerializer(format_bound, return_type=float | str, when_used="json"),
     WithJsonSchema({"anyOf": [{"const": "off"}, {"type": "number", "minimum": 0.01, "maximum": 1024}]}),
     Kind('number or "off"'),
+]
+Uids = Annotated[
+    Annotated[range, InstanceOf()] | None,
+    BeforeValidator(parse_uids),
+    PlainSerializer(format_uids, return_type=str, when_used="json"),
+    WithJsonSchema({"anyOf": [{"const": "off"}, {"type": "string", "pattern": "^[0-9]+-[0-9]+$"}]}),
+    Kind('"FIRST-LAST" or "off"'),
 ]
 Text = Annotated[str, AfterValidator(check_text)]
 PathText = Annotated[str, AfterValidator(check_path), Kind("path")]

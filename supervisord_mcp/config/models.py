@@ -34,6 +34,7 @@ from supervisord_mcp.config.fields import (
     ServerName,
     Size,
     SizeBound,
+    Uids,
     VariableName,
     Words,
     freeze,
@@ -248,6 +249,11 @@ class DaemonConfig(Table):
     )
     path: Annotated[tuple[SearchDirectory, ...], Kind("list of directories")] = Field(
         default=(), description="Directories searched for commands, before PATH.", examples=[["~/.local/bin"]]
+    )
+    uids: Uids = Field(
+        default=range(60706, 61184),
+        description="User ids for the servers of a daemon that is run by root: each sandbox has one of its own, unless"
+        ' one of its mounts belongs to root; such a server, and every one with "off", runs as root. Read at the start.',
     )
     log_level: LogLevel = Field(default="info", description="The least important messages that the daemon logs.")
     reload: StrictBool = Field(default=True, description="Load the configuration again when one of its files changes.")

@@ -17,6 +17,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _DURATION = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,30})?) ?(ms|s|m|h|d)?", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,20}) ?([KMGT]?)", re.ASCII)
+_UIDS = re.compile(r"([0-9]{1,10})-([0-9]{1,10})", re.ASCII)
 
 V = TypeVar("V")
 
@@ -82,6 +83,24 @@ def parse_size_bound(value: object) -> int | None:
         return parse_size(value)
     except ValueError as error:
         raise ValueError(f'{error}, or "off" for no limit') from None
+
+
+def parse_uids(value: object) -> range | None:
+    """Given "FIRST-LAST" or "off", return the user ids or None. Raise `ValueError` otherwise."""
+    if value is None or value == OFF or isinstance(value, range):
+        return value if isinstance(value, range) else None
+    match = _UIDS.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f'{_shown(value)} is no range of user ids; write "60706-61183", or "off"')
+    first, last = int(match[1]), int(match[2])
+    if not 0 < first <= last < (1 << 32) - 1:
+        raise ValueError("a range of user ids goes up, and neither 0 (root) nor 4294967295 is in it")
+    return range(first, last + 1)
+
+
+def format_uids(uids: range | None) -> str:
+    """Given user ids or None, return the text that `parse_uids` reads back as the same."""
+    return OFF if uids is None else f"{uids.start}-{uids.stop - 1}"
 
 
 def format_bound(number: float | None) -> float | str:

@@ -170,6 +170,8 @@ def _spec(
         read_only=tuple(sorted(roots | set(settings.files))),
         mounts=(Mount(place, "rw"), Mount(cache, "rw"), *settings.mounts),
         network="host",
+        # What is installed belongs to whoever runs the daemon, so that no server can change it for the next.
+        as_root=True,
     )
 
 

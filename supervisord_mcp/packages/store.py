@@ -59,7 +59,8 @@ class Shelf:
     def begin(self) -> Path:
         """Return a new folder to install into."""
         place = self._folder / secrets.token_hex(4)
-        place.mkdir(parents=True, mode=0o700)
+        # The directories above are closed to others; a server that runs as a user of its own is shown this one only.
+        place.mkdir(parents=True, mode=0o755)
         return place
 
     def finish(self, place: Path) -> None:

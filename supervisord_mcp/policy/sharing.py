@@ -35,7 +35,8 @@ _RELATIVE = re.compile(r"(?:[^/\s]*=)?\.{1,2}(?:/|$)")
 class Resolved:
     """What a child is started with, after every variable was expanded; equal values may share a child.
 
-    ``mounts`` are (path, target, access) in the order they are made, since a later one can hide an earlier one.
+    ``network`` is a word, or rules in the order in which they are tried. ``mounts`` are (path, target, access) in the
+    order they are made, since a later one can hide an earlier one.
     ``capabilities`` is the normalized profile of what hosts declared, empty while callbacks are off.
     """
 
@@ -43,8 +44,10 @@ class Resolved:
     cwd: str | None
     env: tuple[tuple[str, str], ...] = field(repr=False)
     runtime: str
-    network: str
+    network: str | tuple[str, ...]
     mounts: tuple[tuple[str, str, str], ...]
+    limits: tuple[tuple[str, float | None], ...] = ()
+    as_root: bool = False
     era: str = "legacy"
     capabilities: str = ""
 
@@ -118,10 +121,12 @@ def digest(resolved: Resolved) -> str:
         resolved.cwd,
         sorted(map(list, resolved.env)),
         resolved.runtime,
-        resolved.network,
+        resolved.network if isinstance(resolved.network, str) else list(resolved.network),
         list(map(list, resolved.mounts)),
         resolved.era,
         resolved.capabilities,
+        list(map(list, resolved.limits)),
+        resolved.as_root,
     ]
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -144,13 +144,7 @@ class BwrapRuntime(Runtime):
 
     def available(self) -> Available:
         """Return the means for limits that a sandbox has on this machine. Raise `IsolationError` without bubblewrap."""
-        return means(
-            self._groups,
-            # To the kernel, the processes of root are never too many.
-            own_users=(os.geteuid() != 0 or self._identities is not None) and counts_for_namespaces(os.uname().release),
-            places=True,
-            sized=self._find().features.size,
-        )
+        return self._means(os.geteuid() != 0 or self._identities is not None)
 
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
@@ -163,8 +157,9 @@ class BwrapRuntime(Runtime):
 
     async def _launch(self, spec: LaunchSpec, furnish: Furnish) -> Child:
         program = self._find()
-        identity = None if self._identities is None else self._identities.of(spec.name)
-        restraint = Restraint(spec, self.available(), self._groups, identity)
+        identity = None if self._identities is None or spec.as_root else self._identities.of(spec.name)
+        available = self._means(os.geteuid() != 0 or identity is not None)
+        restraint = Restraint(spec, available, self._groups, identity)
         built = _built(spec, program)
         if identity is not None:
             _check_writable(spec, identity)
@@ -193,6 +188,15 @@ class BwrapRuntime(Runtime):
                     await child.aclose()
                 raise
         return child
+
+    def _means(self, mortal: bool) -> Available:
+        return means(
+            self._groups,
+            # To the kernel, the processes of root are never too many.
+            own_users=mortal and counts_for_namespaces(os.uname().release),
+            places=True,
+            sized=self._find().features.size,
+        )
 
     def _find(self) -> _Program:
         """Return the installed bubblewrap. Raise `IsolationError` where there is none that can be trusted."""
