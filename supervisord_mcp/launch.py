@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from supervisord_mcp.config.load import Origin
-from supervisord_mcp.config.models import ServerConfig
+from supervisord_mcp.config.models import Reach, ServerConfig
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
 from supervisord_mcp.config.variables import Variables
+from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.packages.installer import Installed, Packages, Surroundings
@@ -26,7 +27,7 @@ from supervisord_mcp.packages.requests import recognise
 from supervisord_mcp.policy.sharing import Resolved, Scope, digest, effective_scope
 from supervisord_mcp.runtimes import sandbox
 from supervisord_mcp.runtimes.bare import BareRuntime
-from supervisord_mcp.runtimes.base import Child, LaunchSpec, Mount, Runtime
+from supervisord_mcp.runtimes.base import Child, LaunchSpec, Mount, Network, Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.egress.meter import Contact
@@ -167,7 +168,7 @@ class Launcher:
             cwd=_directory(done, config, facts, self._home),
             env=_environment(done, machine, program, runtime),
             mounts=mounts,
-            network=config.network,
+            network=_network(config),
             limits=Limits(**config.limits.model_dump()),
             as_root=os.geteuid() == 0 and any(map(_is_of_root, mounts)),
         )
@@ -199,6 +200,16 @@ def make_runtimes(
     return {runtime.name: runtime for runtime in made}
 
 
+def _network(config: ServerConfig) -> Network | Egress:
+    match config.network:
+        case Reach():
+            return Egress(config.network.rules)
+        case "none" | "loopback" | "host":
+            return config.network
+        case _:
+            return Egress(parse_rules([config.network]))
+
+
 def _is_of_root(mount: Mount) -> bool:
     try:
         return os.stat(mount.path).st_uid == 0
@@ -222,7 +233,7 @@ def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Re
         cwd=spec.cwd,
         env=spec.env,
         runtime=config.runtime,
-        network=config.network,
+        network=config.network if isinstance(config.network, str) else (config.network_text, *config.network.allow),
         mounts=tuple((mount.path, mount.target or mount.path, mount.access) for mount in spec.mounts),
         limits=tuple(config.limits.model_dump().items()),
         as_root=spec.as_root,

@@ -142,6 +142,16 @@ class ManagedServer:
         return self._conduit.child.pid if self._conduit is not None else None
 
     @property
+    def limits(self) -> tuple[str, ...]:
+        """The limits of the child, each with what enforces it."""
+        return self._conduit.child.limits if self._conduit is not None else ()
+
+    @property
+    def user(self) -> str:
+        """Whom the child runs as, where that is a question."""
+        return self._conduit.child.user if self._conduit is not None else ""
+
+    @property
     def uptime(self) -> float | None:
         """For how many seconds the child has been ready."""
         return self._loop.time() - self._life.since if self._life.state is State.RUNNING else None

@@ -297,6 +297,7 @@ class Supervisor:
             scope=effective_scope(config.scope, config.uses_project),
             runtime=config.runtime,
             isolation=self._launcher.isolation(config),
+            network=config.network_text,
             start=config.start,
             catalogue=self.catalogue_of(name) is not None,
             sessions=sum(len(instance.sessions) for instance in mine),
@@ -316,7 +317,7 @@ class Supervisor:
                 start=config.start,
                 scope=effective_scope(config.scope, config.uses_project),
                 runtime=config.runtime,
-                network=config.network,
+                network=config.network_text,
                 catalogue=catalogue is not None,
                 tools=len(catalogue.lists.get("tools/list", ())) if catalogue else None,
             )
@@ -348,6 +349,8 @@ def instance_status(instance: ManagedServer) -> InstanceStatus:
         last_error=instance.last_error or None,
         phase=instance.phase or None,
         isolation=instance.blueprint.isolation,
+        user=instance.user,
+        limits=instance.limits,
     )
 
 

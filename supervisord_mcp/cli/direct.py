@@ -19,7 +19,10 @@ Mounts = Annotated[
     typer.Option("--mount", metavar="PATH[:rw]", help="Show this path to the sandbox, read only unless :rw follows."),
 ]
 Network = Annotated[
-    str | None, typer.Option("--network", metavar="none|host", help="What the sandbox reaches; none if not given.")
+    str | None,
+    typer.Option(
+        "--network", metavar="none|loopback|internet|host", help="What the sandbox reaches; none if not given."
+    ),
 ]
 Runtime = Annotated[str | None, typer.Option("--runtime", metavar="bwrap|bare", help="bare is without any isolation.")]
 

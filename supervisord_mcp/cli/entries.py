@@ -42,7 +42,7 @@ def add(
         str | None, typer.Option("--runtime", metavar="bwrap|bare", help="bare is without any isolation.")
     ] = None,
     network: Annotated[
-        str | None, typer.Option("--network", metavar="none|host", help="What the sandbox reaches.")
+        str | None, typer.Option("--network", metavar="none|loopback|internet|host", help="What the sandbox reaches.")
     ] = None,
     mount: Annotated[
         list[str] | None,

@@ -60,7 +60,7 @@ def _from_files() -> ListResult:
                 start=server.start,
                 scope=server.scope,
                 runtime=server.runtime,
-                network=server.network,
+                network=server.network_text,
                 catalogue=known is not None,
                 tools=None if known is None or (tools := known.lists.get("tools/list")) is None else len(tools),
             )

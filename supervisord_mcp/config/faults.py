@@ -14,6 +14,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from supervisord_mcp.config.fields import TABLE, WORD
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.config.source import KeyPath
 
@@ -50,9 +51,9 @@ def faults(error: ValidationError) -> list[tuple[KeyPath, str]]:
     found = error.errors(include_url=False)
     # A misspelt key is one fault, not an unknown and a missing one.
     meant = {
-        (*details["loc"][:-1], _nearest(details["loc"])) for details in found if details["type"] == "extra_forbidden"
+        (*_path(details)[:-1], _nearest(_path(details))) for details in found if details["type"] == "extra_forbidden"
     }
-    return [_fault(details) for details in found if not (details["type"] == "missing" and details["loc"] in meant)]
+    return [_fault(details) for details in found if not (details["type"] == "missing" and _path(details) in meant)]
 
 
 def inner(annotation: Any) -> Any:
@@ -69,8 +70,13 @@ def inner(annotation: Any) -> Any:
     return annotation
 
 
+def _path(details: ErrorDetails) -> KeyPath:
+    """Return where a fault is, as a person wrote it."""
+    return tuple(key for key in details["loc"] if key not in (WORD, TABLE))
+
+
 def _fault(details: ErrorDetails) -> tuple[KeyPath, str]:
-    path: KeyPath = details["loc"]
+    path = _path(details)
     if path and path[-1] == "[key]":
         path = path[:-1]
     return path, _message(details, path)

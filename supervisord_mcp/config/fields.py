@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date, time
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
@@ -34,9 +36,15 @@ from supervisord_mcp.config.values import (
     parse_uids,
 )
 from supervisord_mcp.config.variables import PROJECT, names, parse
+from supervisord_mcp.egress.rules import parse_rule
 
 #: What a server may be called: safe as a file name, as a word of a command line and as a key of a host's file.
 SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+
+#: The words for a network.
+NETWORKS = ("none", "loopback", "internet", "host")
+#: Tags of the two ways to write one; in no path of a key that a person wrote.
+WORD, TABLE = "=word", "=table"
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 #: The runtime marks every process of a tree with this variable to find it again, so nobody else may set it.
@@ -111,6 +119,31 @@ def check_environment_name(name: str) -> str:
     if not name or "=" in name or "\0" in name:
         raise ValueError('the name of a variable must not be empty and must not contain "=" or NUL')
     return _unreserved(name)
+
+
+def check_network(word: str) -> str:
+    """Return the word. Raise `ValueError` if no network is called that."""
+    if word not in NETWORKS:
+        near = difflib.get_close_matches(word.lower(), NETWORKS, n=1)
+        hint = f'; did you mean "{near[0]}"?' if near else ""
+        words = ", ".join(f'"{known}"' for known in NETWORKS)
+        raise ValueError(f'must be {words} or a table like {{ allow = ["api.example.com:443"] }}{hint}')
+    return word
+
+
+def check_rules(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return rules of egress as they are written. Raise `ValueError` that names one that means nothing."""
+    for text in texts:
+        if text.startswith("@"):
+            raise ValueError(f"{text}: sets of hosts are not there yet; name the hosts, like example.com:443")
+        # Whether private addresses are meant is said beside the rules.
+        parse_rule(text, private=True)
+    return texts
+
+
+def form_of(value: object) -> str:
+    """Return the tag of how a network is written."""
+    return WORD if isinstance(value, str | int | float | list | tuple | date | time) else TABLE
 
 
 def split_command(value: object) -> object:

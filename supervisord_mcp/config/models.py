@@ -13,14 +13,19 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     StrictBool,
     StrictInt,
+    Tag,
     field_validator,
     model_validator,
 )
 
 from supervisord_mcp.config.fields import (
+    NETWORKS,
+    TABLE,
+    WORD,
     Command,
     CountBound,
     CpuBound,
@@ -37,9 +42,13 @@ from supervisord_mcp.config.fields import (
     Uids,
     VariableName,
     Words,
+    check_network,
+    check_rules,
+    form_of,
     freeze,
 )
 from supervisord_mcp.config.values import FrozenTable
+from supervisord_mcp.egress.rules import Rule, parse_rules
 from supervisord_mcp.policy.sharing import scope_problem, uses_project
 
 Scope = Literal["auto", "global", "project", "session"]
@@ -47,7 +56,6 @@ Era = Literal["auto", "legacy", "modern"]
 Start = Literal["on-demand", "eager"]
 Restart = Literal["always", "on-failure", "never"]
 RuntimeName = Literal["bwrap", "bare"]
-Network = Literal["none", "host"]
 Access = Literal["ro", "rw"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -66,6 +74,37 @@ class Mount(Table):
         examples=["${project}"],
     )
     access: Access = Field(default="ro", description="`ro`: read only. `rw`: read and write.")
+
+
+class Reach(Table):
+    """What a sandboxed server reaches, and nothing beside: names are resolved and connections made by the daemon."""
+
+    allow: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(check_rules), Kind("list of rules")] = Field(
+        description="Hosts with a port: `api.example.com:443`; `*.example.com:443` is every name below a domain,"
+        " `host-loopback:8080` a port of this machine, `internet` every name that is no private one.",
+        examples=[["api.example.com:443"]],
+    )
+    private: StrictBool = Field(
+        default=False, description="Whether the names may lead into private networks, and rules name private addresses."
+    )
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        parse_rules(self.allow, private=self.private)
+        return self
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules."""
+        return parse_rules(self.allow, private=self.private)
+
+
+#: A word, or a table.
+Network = Annotated[
+    Annotated[Reach, Tag(TABLE)] | Annotated[str, AfterValidator(check_network), Tag(WORD)],
+    Discriminator(form_of),
+    Kind(", ".join(f'`"{word}"`' for word in NETWORKS) + " or a table"),
+]
 
 
 class Budget(Table):
@@ -179,7 +218,11 @@ class ServerConfig(Table):
         description="`bwrap`: in a sandbox of bubblewrap. `bare`: with all rights of your account, no isolation.",
     )
     network: Network = Field(
-        default="none", description="`none`: no network at all. `host`: the network of the machine. `bare` ignores it."
+        default="none",
+        description="`none`: no network at all. `loopback`: one with nothing else in it. A table: what it allows,"
+        ' like { allow = ["api.example.com:443"], private = false }.'
+        " `internet`: all that is public, but no private network and not this machine. `host`: the network of the"
+        " machine, nothing is held back. For `bare`, `none` is not enforced.",
     )
     mounts: tuple[Mount, ...] = Field(
         default=(),
@@ -197,6 +240,13 @@ class ServerConfig(Table):
     def argv(self) -> tuple[str, ...]:
         """The command with its arguments, variables not expanded."""
         return self.command + self.args
+
+    @property
+    def network_text(self) -> str:
+        """What the server reaches, as a person reads it."""
+        if isinstance(self.network, str):
+            return self.network
+        return ", ".join(self.network.allow) + (" (private too)" if self.network.private else "")
 
     @property
     def uses_project(self) -> bool:
@@ -225,6 +275,14 @@ class ServerConfig(Table):
         if len(set(paths)) < len(paths):
             raise ValueError("the same path is mounted twice")
         return mounts
+
+    @model_validator(mode="after")
+    def _enforceable(self) -> Self:
+        if self.runtime == "bare" and self.network not in ("none", "host"):
+            raise ValueError(
+                'runtime "bare" cannot limit the network; use "bwrap", or network = "host" if you trust it'
+            )
+        return self
 
     @model_validator(mode="after")
     def _shareable(self) -> Self:

@@ -14,7 +14,18 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from supervisord_mcp.config.faults import inner
 from supervisord_mcp.config.fields import SERVER_NAME, Kind
-from supervisord_mcp.config.models import Backoff, Budget, Config, DaemonConfig, Limits, Log, Mount, ServerConfig, Table
+from supervisord_mcp.config.models import (
+    Backoff,
+    Budget,
+    Config,
+    DaemonConfig,
+    Limits,
+    Log,
+    Mount,
+    Reach,
+    ServerConfig,
+    Table,
+)
 from supervisord_mcp.config.variables import Reference, parse
 
 #: What is shown instead of a value that could be a secret.
@@ -33,6 +44,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("[daemon]", DaemonConfig),
     ("[servers.NAME]", ServerConfig),
     ("mounts of [servers.NAME], a list of tables", Mount),
+    ("network of [servers.NAME], as a table", Reach),
     ("[servers.NAME.budget]", Budget),
     ("[servers.NAME.backoff]", Backoff),
     ("[servers.NAME.limits]", Limits),
@@ -113,7 +125,11 @@ def _example() -> ServerConfig:
 
 def _defaults(model: type[Table]) -> dict[str, Any]:
     """Return the default of every key that has one, in the words of a configuration file."""
-    whole: dict[type[Table], Table] = {ServerConfig: _example(), Mount: Mount(path="/")}
+    whole: dict[type[Table], Table] = {
+        ServerConfig: _example(),
+        Mount: Mount(path="/"),
+        Reach: Reach(allow=("internet",)),
+    }
     values = (whole[model] if model in whole else model()).model_dump(mode="json")
     return {key: values[key] for key, field in model.model_fields.items() if not field.is_required()}
 

@@ -144,7 +144,10 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One running copy of a server. ``phase`` says what a start is busy with; ``uptime`` counts from ready."""
+    """One running copy of a server. ``phase`` says what a start is busy with; ``uptime`` counts from ready.
+
+    ``user`` is whom a sandbox of a daemon of root runs as; ``limits`` are its limits, each with what enforces it.
+    """
 
     key: str
     state: str
@@ -157,6 +160,8 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None = None
     phase: str | None = None
     isolation: str = ""
+    user: str = ""
+    limits: tuple[str, ...] = ()
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +172,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ""
     runtime: str = ""
     isolation: str = ""
+    network: str = ""
     start: str = ""
     catalogue: bool = False
     sessions: int = 0

@@ -97,7 +97,8 @@ class Child(ABC):
 
     ``stdin``, ``stdout`` and ``stderr`` are the daemon's ends of the pipes: non-blocking file descriptors, read and
     written by the caller. The caller closes ``stdin`` through `close_stdin`; `aclose` closes whatever is left open.
-    ``limits`` says what enforces each of its limits, as a person reads it.
+    ``limits`` says what enforces each of its limits, as a person reads it, and ``user`` whom it runs as where
+    the daemon is run by root.
     """
 
     pid: int
@@ -105,6 +106,7 @@ class Child(ABC):
     stdout: int
     stderr: int
     limits: tuple[str, ...] = ()
+    user: str = ""
 
     @abstractmethod
     async def wait(self) -> ExitStatus:

@@ -176,6 +176,8 @@ class BwrapRuntime(Runtime):
             with _way((program.path, *spec.read_only, *(mount.path for mount in spec.mounts)), identity):
                 spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group))
             child = ProcessChild(spawned, spec.marker, _server_status)
+            if os.geteuid() == 0:
+                child.user = "root" if identity is None else str(identity.uid)
             descriptors.close_inherited()
             try:
                 with anyio.fail_after(_SETUP_SECONDS):
