@@ -15,10 +15,12 @@ import pytest
 
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.config.paths import find_paths
+from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import ConfigError, LaunchError
 from supervisord_mcp.facts import Facts
-from supervisord_mcp.launch import Launch, Launcher
+from supervisord_mcp.launch import Launch, Launcher, make_runtimes
 from supervisord_mcp.runtimes import orphans, tree
+from supervisord_mcp.runtimes.limits import DEFAULTS
 from tests.kit.bounded import bounded
 from tests.runtimes.conformance import ended, read
 
@@ -183,6 +185,67 @@ async def test_scripts_of_the_home_run_in_the_sandbox(world: World) -> None:
     await child.aclose()
     assert str(world.home / "code/server") in launch.prepared().read_only
     assert str(world.home) not in launch.prepared().read_only
+
+
+def test_limits_are_those_of_the_entry_and_part_of_the_digest(world: World) -> None:
+    launch = world.resolve(command=["sh"], limits={"memory": "64M", "pids": "off", "cpu": 0.5})
+    assert launch.spec.limits == replace(DEFAULTS, memory=64 << 20, pids=None, cpu=0.5)
+    assert world.resolve(command=["sh"]).spec.limits == DEFAULTS
+    assert launch.digest != world.resolve(command=["sh"]).digest
+    assert launch.digest == world.resolve(command=["sh"], limits={"memory": 64 << 20, "pids": "off", "cpu": 0.5}).digest
+
+
+def test_networks(world: World) -> None:
+    def network(value: object) -> object:
+        return world.resolve(command=["sh"], runtime="bwrap", network=value).spec.network
+
+    assert [network(word) for word in ("none", "loopback", "host")] == ["none", "loopback", "host"]
+    assert network("internet") == Egress(parse_rules(["internet"]))
+    rules = ["*.example.com:443", "10.1.2.3:5432"]
+    assert network({"allow": rules, "private": True}) == Egress(parse_rules(rules, private=True))
+
+
+def test_rules_are_part_of_the_digest(world: World) -> None:
+    tables = [
+        {"allow": ["a.example:443"]},
+        {"allow": ["a.example:444"]},
+        {"allow": ["a.example:443"], "private": True},
+        {"allow": ["a.example:443", "b.example:443"]},
+        {"allow": ["internet"]},
+    ]
+    digests = {
+        world.resolve(command=["sh"], runtime="bwrap", network=network).digest
+        for network in (*tables, "none", "loopback", "internet", "host")
+    }
+    assert len(digests) == 9
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give users away")
+def test_a_server_with_files_of_root_runs_as_root(world: World, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    os.chown(other, 1234, 1234)
+
+    def as_root(*paths: Path) -> bool:
+        return world.resolve(command=["sh"], runtime="bwrap", mounts=[{"path": str(p)} for p in paths]).spec.as_root
+
+    assert [as_root(), as_root(other), as_root(world.project), as_root(other, world.project)] == [0, 0, 1, 1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give users away")
+def test_a_server_with_a_program_that_is_closed_to_others_runs_as_root(world: World) -> None:
+    program = _write_program(world.home / "tools/bin/server", "#!/bin/sh\n")
+    launch = world.resolve(command=[str(program)], runtime="bwrap")
+    assert not launch.prepared().as_root
+    for path in launch.prepared().read_only:
+        if path.startswith(str(world.home)):
+            os.chmod(path, 0o700)
+    assert launch.prepared().as_root
+
+
+def test_every_runtime_is_made(world: World) -> None:
+    made = make_runtimes(None, range(60706, 60710))
+    assert {name: runtime.name for name, runtime in made.items()} == {"bare": "bare", "bwrap": "bwrap"}
 
 
 @pytest.mark.bwrap

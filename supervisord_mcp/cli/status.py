@@ -126,6 +126,10 @@ def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -
         notes.append(f"project {instance.project}")
     if instance and instance.phase:
         notes.append(instance.phase)
+    if instance and instance.user == "root":
+        notes.append("runs as root: it is given files of root, or daemon.uids is off")
+    if instance and whole:
+        notes += [f"limit {limit}" for limit in instance.limits]
     lines = (error or "").strip().splitlines()
     if lines:
         more = " …" if len(lines) > 1 and not whole else ""

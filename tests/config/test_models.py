@@ -122,3 +122,35 @@ def test_every_setting_says_what_it_means(model: type[Table]) -> None:
 
 def test_waits_may_be_equal() -> None:
     assert Backoff(first=1, most=1).most == 1
+
+
+def test_networks() -> None:
+    assert [server(network=word).network_text for word in ("none", "loopback", "internet", "host")] == [
+        "none",
+        "loopback",
+        "internet",
+        "host",
+    ]
+    entry = server(network={"allow": ["api.example.com:443", "*.example.org:443"]})
+    assert entry.network_text == "api.example.com:443, *.example.org:443"
+    assert (
+        entry.network
+        == server(network={"private": False, "allow": ["api.example.com:443", "*.example.org:443"]}).network
+    )
+    assert entry.model_dump(mode="json")["network"] == {"allow": [*entry.network_text.split(", ")], "private": False}
+    assert server(network={"allow": ["10.0.0.1:80"], "private": True}).network_text == "10.0.0.1:80 (private too)"
+
+
+@pytest.mark.parametrize("network", ["loopback", "internet", {"allow": ["a.example:443"]}])
+def test_nothing_limits_the_network_of_a_bare_server(network: object) -> None:
+    with pytest.raises(ValidationError, match='"bare" cannot limit the network'):
+        server(runtime="bare", network=network)
+
+
+def test_users() -> None:
+    assert DaemonConfig().uids == range(60706, 61184)
+    assert DaemonConfig.model_validate({"uids": "off"}).uids is None
+    assert DaemonConfig.model_validate({"uids": "200000-265535"}).model_dump(mode="json")["uids"] == "200000-265535"
+    for wrong in ("0-5", "7", "9-8", 5, "1-4294967295"):
+        with pytest.raises(ValidationError, match="user ids"):
+            DaemonConfig.model_validate({"uids": wrong})
