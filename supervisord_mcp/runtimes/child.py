@@ -40,6 +40,8 @@ class ProcessChild(Child):
         self._ended: asyncio.Future[ExitStatus] = self._loop.create_future()
         self._give_up = 0.0
         self._asked = False
+        self._last_signal: int | None = None
+        self._signalled: frozenset[int] = frozenset()
         self._unsettled = 0
         orphans.own(self.pid)
         self._tree = Tree(self.pid, marker)
@@ -78,7 +80,8 @@ class ProcessChild(Child):
         """Send a signal to every process of the tree but wrappers; a tree that is gone is no error."""
         self._asked = True
         if not self.exited:
-            self._tree.signal(number, skip=self._wrappers)
+            self._last_signal = number
+            self._signalled = self._tree.signal(number, skip=self._wrappers)
 
     def kill(self) -> None:
         """End every process of the tree at once (SIGKILL); a tree that is gone is no error."""
@@ -109,6 +112,9 @@ class ProcessChild(Child):
     def _leader_exited(self) -> None:
         self._loop.remove_reader(self._pidfd)
         self._give_up = self._loop.time() + _STUCK_SECONDS
+        if self._asked and self._last_signal is not None:
+            # What the leader started while it was being asked to end has not heard of it.
+            self._tree.signal(self._last_signal, skip=self._signalled | self._wrappers)
         self._sweep(_SWEEP_SECONDS[0])
 
     def _sweep(self, pause: float) -> None:

@@ -172,6 +172,17 @@ def test_a_question_ends_with_the_call_it_belongs_to() -> None:
         a.hears(cancelled(question["id"]))
 
 
+def test_a_question_that_belongs_to_no_call_outlives_other_cancels() -> None:
+    talk, a = relayed()
+    with talk:
+        talk.server.says(request("q", "roots/list"))
+        question = a.hears(request(..., "roots/list"))
+        a.says(request(1, "tools/list"), cancelled(1))
+        talk.server.hears(cancelled(talk.server.hears(request(..., "tools/list"))["id"]))
+        a.says(result(question["id"]))
+        talk.server.hears(result("q"))
+
+
 def test_a_question_dies_with_its_child() -> None:
     talk, a = relayed()
     with talk:
