@@ -21,6 +21,9 @@ from supervisord_mcp.runtimes.tree import Tree
 #: none of their own code runs any more.
 _STUCK_SECONDS = 10.0
 _SWEEP_SECONDS = (0.002, 0.1)
+#: How long the processes of a sandbox have with a polite signal before the one gets it whose end takes them along: a
+#: shell that waits for the server behind it ends at once.
+_HEAD_START = 0.1
 #: How often an orphan that cannot be told apart is looked at again: an execve takes no longer.
 _UNSETTLED_SWEEPS = 4
 
@@ -79,9 +82,23 @@ class ProcessChild(Child):
     def signal(self, number: int) -> None:
         """Send a signal to every process of the tree but wrappers; a tree that is gone is no error."""
         self._asked = True
-        if not self.exited:
-            self._last_signal = number
-            self._signalled = self._tree.signal(number, skip=self._wrappers)
+        if self.exited:
+            return
+        self._last_signal = number
+        holder = self._holder()
+        self._signalled = self._tree.signal(number, skip=self._wrappers | holder)
+        if holder:
+            self._loop.call_later(_HEAD_START, self._signal_rest, number)
+
+    def _signal_rest(self, number: int) -> None:
+        if self._asked and not self.exited:
+            self._signalled |= self._tree.signal(number, skip=self._signalled | self._wrappers)
+
+    def _holder(self) -> frozenset[int]:
+        """Return the first process of a sandbox, if it has others: they are killed by the kernel when it ends."""
+        inside = [entry for entry in self._tree.members() if entry.pid not in self._wrappers] if self._wrappers else []
+        first = next((entry.pid for entry in inside if entry.ppid in self._wrappers), None)
+        return frozenset() if first is None or len(inside) < 2 else frozenset({first})
 
     def kill(self) -> None:
         """End every process of the tree at once (SIGKILL); a tree that is gone is no error."""
