@@ -30,7 +30,7 @@ DAY = 86400.0
 SERVER = Request("npm", ("server",), None, ("x",), pinned=False)
 #: Plays npm: notes that it ran, does what the files beside it say, and installs the version that they say.
 NPM = """#!/bin/sh
-here=$(dirname "$0"); prefix=$3
+here=$(dirname "$0"); prefix=$PWD
 echo "$*" >> "$here/calls"; env > "$here/env"
 [ -e "$here/beside" ] && echo overlap >> "$here/overlaps"
 touch "$here/beside"
