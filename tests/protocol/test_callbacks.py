@@ -62,6 +62,14 @@ def test_a_host_without_the_capability_is_not_asked(method: str) -> None:
         talk.server.hears(error("q", -32601))
 
 
+@pytest.mark.parametrize("modes", [{}, {"form": {}}, "url", True])
+def test_a_host_that_takes_no_urls_gets_none(modes: Any) -> None:
+    talk, _ = relayed({"elicitation": modes})
+    with talk:
+        talk.server.says(request("q", "elicitation/create", {"mode": "url"}))
+        talk.server.hears(error("q", -32602))
+
+
 @pytest.mark.parametrize("method", ["roots/list", "sampling/createMessage", "elicitation/create", "vendor/ask"])
 def test_a_shared_child_is_refused_at_once(method: str) -> None:
     with Talk() as talk:
