@@ -188,9 +188,13 @@ class Daemon:
         await self._reloader.watch(directories)
 
     async def _reload_quietly(self) -> None:
-        with suppress(ConfigError):
-            await self._reload()
-        await self._watch()
+        try:
+            with suppress(ConfigError):
+                await self._reload()
+            await self._watch()
+        except OSError as error:  # a link or a directory that went away while it was looked at
+            _log.warning("the configuration changed while it was read: %s", error)
+            self._reloader.wake()
 
     async def _reload(self) -> ReloadResult:
         """Read the configuration and apply what changed. A faulty one changes nothing but `status`."""

@@ -212,9 +212,13 @@ class ManagedServer:
         """A host sent lines."""
         self._used = self._loop.time()
         for line in lines:
-            if key not in self._sessions:
+            if (session := self._sessions.get(key)) is None:
                 return
-            self._apply(self._mux.from_session(key, line))
+            try:
+                self._apply(self._mux.from_session(key, line))
+            except Exception:  # noqa: BLE001 - a fault of ours with one message must leave nobody waiting for ever
+                _log.exception("a message to server '%s' could not be handled", self.key.server)
+                session.finish(1, "smcp failed on a message of this host; the log of the daemon has the cause")
         if self._conduit is None or self._conduit.queued or self._mux.waiting:
             self._check_congestion()
 
@@ -328,10 +332,10 @@ class ManagedServer:
         if child is None:
             return
         conduit = self._connect(child)
-        self._event(life.Spawned(generation))
-        self._apply(self._mux.child_started())
         status: ExitStatus | None = None
         try:
+            self._event(life.Spawned(generation))
+            self._apply(self._mux.child_started())
             status = await child.wait()
         finally:
             with anyio.CancelScope(shield=True):
@@ -353,6 +357,10 @@ class ManagedServer:
                 failure = error
             except OSError as error:
                 failure = LaunchError(f"server '{self.key.server}' cannot be started: {error}")
+            except Exception as error:  # noqa: BLE001 - a fault of ours with one server must not end the others
+                _log.exception("server '%s' could not be started", self.key.server)
+                text = f"server '{self.key.server}' cannot be started: a fault of smcp, {error!r}"
+                failure = LaunchError(text, retryable=False)
         self._phase = ""
         if child is None:
             self._not_spawned(generation, failure)
@@ -376,15 +384,10 @@ class ManagedServer:
 
     def _connect(self, child: Child) -> Conduit:
         self._noise = 0
+        log, rules = self._server_log, self.blueprint
         fittings = Fittings(self._from_child, self._check_congestion)
-        blueprint = self.blueprint
-        self._conduit = Conduit(
-            child,
-            self._server_log,
-            fittings,
-            max_message=blueprint.max_message,
-            grace=blueprint.policy.stop_grace,
-        )
+        grace = rules.policy.stop_grace
+        self._conduit = Conduit(child, log, fittings, max_message=rules.max_message, grace=grace)
         return self._conduit
 
     def _ended(self, generation: int, status: ExitStatus | None, conduit: Conduit) -> None:
@@ -405,7 +408,12 @@ class ManagedServer:
         self._check_congestion()
 
     def _from_child(self, line: bytes | Oversized) -> None:
-        self._apply(self._mux.from_server(line))
+        try:
+            self._apply(self._mux.from_server(line))
+        except Exception as error:  # noqa: BLE001 - as above: a fresh child is better than answers that never come
+            _log.exception("a message of server '%s' could not be handled", self.key.server)
+            if self._conduit is not None:
+                self._conduit.kill(f"smcp failed on a message of it, {error!r}")
         if self._paused:
             self._check_congestion()
 

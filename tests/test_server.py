@@ -786,3 +786,65 @@ async def test_restarts_do_not_leak(tmp_path: Path) -> None:
             await instance.settled()
         assert len(os.listdir("/proc/self/fd")) == before
         assert instance.generation == 6
+
+
+# Faults of ours
+
+
+@bounded(LIMIT)
+async def test_a_fault_in_a_start_costs_that_server_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(spawning: Spawning) -> Child:
+        raise ZeroDivisionError
+
+    async with workshop(tmp_path) as shop:
+        broken, whole = shop.instance(spawn=fail), shop.instance()
+        error = (await shop.guest(broken).ask("initialize", hello()))["error"]
+        assert "a fault of smcp, ZeroDivisionError()" in error["message"]
+        assert broken.state == "FATAL"
+        assert "ZeroDivisionError" in caplog.text
+        assert text(await (await shop.greeted(whole)).call("echo", value="x")) == "x"
+
+
+@bounded(LIMIT)
+async def test_a_fault_with_a_message_of_a_host_costs_that_host_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with workshop(tmp_path) as shop:
+        instance = shop.instance()
+        first, second = await shop.greeted(instance), await shop.greeted(instance)
+        await first.call("echo")
+        right = instance._mux.from_session
+
+        def fail(key: int, line: Any) -> Any:
+            if b"poison" in line:
+                raise ZeroDivisionError
+            return right(key, line)
+
+        monkeypatch.setattr(instance._mux, "from_session", fail)
+        first.post_call("echo", value="poison")
+        assert first.verdict is not None
+        assert first.verdict[0] == 1
+        assert "ZeroDivisionError" in caplog.text
+        assert text(await second.call("echo", value="x")) == "x"
+
+
+@bounded(LIMIT)
+async def test_a_fault_with_a_message_of_a_child_ends_the_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with workshop(tmp_path) as shop:
+        instance = shop.instance()
+        guest = await shop.greeted(instance)
+        await guest.call("echo")
+        right = instance._mux.from_server
+
+        def fail(line: Any) -> Any:
+            if b"poison" in line:
+                raise ZeroDivisionError
+            return right(line)
+
+        monkeypatch.setattr(instance._mux, "from_server", fail)
+        error = (await guest.call("echo", value="poison"))["error"]
+        assert error["message"] == "server 's' ended: smcp failed on a message of it, ZeroDivisionError()"
+        assert "ZeroDivisionError" in caplog.text
+        assert text(await guest.call("echo", value="x")) == "x"

@@ -39,7 +39,7 @@ async def test_everybody_shares_a_global_server(tmp_path: Path) -> None:
         await second.call("echo")
         assert len(one.journal("s").runs()) == 1
         (status,) = one.supervisor.status()
-        assert (status.name, status.state, status.sessions, status.scope) == ("s", "RUNNING", 2, "auto")
+        assert (status.name, status.state, status.sessions, status.scope) == ("s", "RUNNING", 2, "global")
         (instance,) = status.instances
         assert (instance.pid, instance.generation, instance.sessions, instance.isolation) == (
             one.instance("s").pid,

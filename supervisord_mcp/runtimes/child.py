@@ -24,6 +24,9 @@ from supervisord_mcp.runtimes.tree import Tree
 #: none of their own code runs any more.
 _STUCK_SECONDS = 10.0
 _SWEEP_SECONDS = (0.002, 0.1)
+#: How long the processes of a sandbox have with a polite signal before the one gets it whose end takes them along: a
+#: shell that waits for the server behind it ends at once.
+_HEAD_START = 0.1
 #: How often an orphan that cannot be told apart is looked at again: an execve takes no longer.
 _UNSETTLED_SWEEPS = 4
 #: Every how many looks at its size a tree is searched for in all of the process table, which is dear; otherwise what
@@ -57,6 +60,8 @@ class ProcessChild(Child):
         self._ended: asyncio.Future[ExitStatus] = self._loop.create_future()
         self._give_up = 0.0
         self._asked = False
+        self._last_signal: int | None = None
+        self._signalled: frozenset[int] = frozenset()
         self._unsettled = 0
         self._excess = ""
         self._looks = 0
@@ -126,8 +131,23 @@ class ProcessChild(Child):
     def signal(self, number: int) -> None:
         """Send a signal to every process of the tree but wrappers; a tree that is gone is no error."""
         self._asked = True
-        if not self.exited:
-            self._tree.signal(number, skip=self._wrappers)
+        if self.exited:
+            return
+        self._last_signal = number
+        holder = self._holder()
+        self._signalled = self._tree.signal(number, skip=self._wrappers | holder)
+        if holder:
+            self._loop.call_later(_HEAD_START, self._signal_rest, number)
+
+    def _signal_rest(self, number: int) -> None:
+        if self._asked and not self.exited:
+            self._signalled |= self._tree.signal(number, skip=self._signalled | self._wrappers)
+
+    def _holder(self) -> frozenset[int]:
+        """Return the first process of a sandbox, if it has others: they are killed by the kernel when it ends."""
+        inside = [entry for entry in self._tree.members() if entry.pid not in self._wrappers] if self._wrappers else []
+        first = next((entry.pid for entry in inside if entry.ppid in self._wrappers), None)
+        return frozenset() if first is None or len(inside) < 2 else frozenset({first})
 
     def kill(self) -> None:
         """End every process of the tree at once (SIGKILL); a tree that is gone is no error."""
@@ -166,6 +186,9 @@ class ProcessChild(Child):
     def _leader_exited(self) -> None:
         self._loop.remove_reader(self._pidfd)
         self._give_up = self._loop.time() + _STUCK_SECONDS
+        if self._asked and self._last_signal is not None:
+            # What the leader started while it was being asked to end has not heard of it.
+            self._tree.signal(self._last_signal, skip=self._signalled | self._wrappers)
         self._sweep(_SWEEP_SECONDS[0])
 
     def _sweep(self, pause: float) -> None:

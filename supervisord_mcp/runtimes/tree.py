@@ -60,8 +60,11 @@ class Tree:
         self._known |= {entry.identity for entry in found.values()}
         return sorted((e for e in found.values() if e.alive), key=lambda e: (e.started, e.pid))
 
-    def signal(self, number: int, *, skip: Iterable[int] = ()) -> None:
-        """Send a signal to every process of the tree but those in ``skip``; wake stopped ones for a polite signal."""
+    def signal(self, number: int, *, skip: Iterable[int] = ()) -> frozenset[int]:
+        """Send a signal to every process of the tree but those in ``skip``; wake stopped ones for a polite signal.
+
+        Return the pids that it was sent to.
+        """
         skipped = frozenset(skip)
         members = [entry for entry in self.members() if entry.pid not in skipped]
         for entry in members:
@@ -69,6 +72,7 @@ class Tree:
         if number in _POLITE:
             for entry in members:
                 send(entry, signal.SIGCONT)
+        return frozenset(entry.pid for entry in members)
 
     def kill(self) -> bool:
         """Kill every process of the tree, those forked meanwhile too; return whether nothing was left to kill."""

@@ -62,6 +62,14 @@ def test_a_host_without_the_capability_is_not_asked(method: str) -> None:
         talk.server.hears(error("q", -32601))
 
 
+@pytest.mark.parametrize("modes", [{}, {"form": {}}, "url", True])
+def test_a_host_that_takes_no_urls_gets_none(modes: Any) -> None:
+    talk, _ = relayed({"elicitation": modes})
+    with talk:
+        talk.server.says(request("q", "elicitation/create", {"mode": "url"}))
+        talk.server.hears(error("q", -32602))
+
+
 @pytest.mark.parametrize("method", ["roots/list", "sampling/createMessage", "elicitation/create", "vendor/ask"])
 def test_a_shared_child_is_refused_at_once(method: str) -> None:
     with Talk() as talk:
@@ -170,6 +178,17 @@ def test_a_question_ends_with_the_call_it_belongs_to() -> None:
         a.says(cancelled(1))
         talk.server.hears(result("q", {"action": "cancel"}), cancelled(asked["id"]))
         a.hears(cancelled(question["id"]))
+
+
+def test_a_question_that_belongs_to_no_call_outlives_other_cancels() -> None:
+    talk, a = relayed()
+    with talk:
+        talk.server.says(request("q", "roots/list"))
+        question = a.hears(request(..., "roots/list"))
+        a.says(request(1, "tools/list"), cancelled(1))
+        talk.server.hears(cancelled(talk.server.hears(request(..., "tools/list"))["id"]))
+        a.says(result(question["id"]))
+        talk.server.hears(result("q"))
 
 
 def test_a_question_dies_with_its_child() -> None:

@@ -72,6 +72,13 @@ def test_nothing_goes_on_before_the_handshake() -> None:
         assert talk.noted("host") == 1
 
 
+def test_the_catalogue_is_for_hosts_that_made_their_handshake() -> None:
+    with Talk(known=KNOWN) as talk:
+        a = talk.joins("a")
+        a.says(request(1, "tools/list"))
+        a.hears(error(1, -32600, "initialize comes first"))
+
+
 def test_the_probe_is_refused_after_the_handshake_too() -> None:
     with Talk(known=KNOWN) as talk:
         (a,) = talk.hosts("a")
@@ -182,6 +189,16 @@ def test_unknown_notifications_are_passed_on_while_the_child_runs() -> None:
         talk.child_dies()
         a.says(vendor)
         assert talk.noted("host") == 2
+
+
+def test_a_notification_does_not_overtake_what_waits_for_a_child() -> None:
+    vendor = notification("notifications/vendor", {"x": 1})
+    with Talk(known=KNOWN) as talk:
+        (a,) = talk.hosts("a")
+        a.says(vendor, call(1), vendor, call(2))
+        assert talk.noted("host") == 1  # the first one: nothing was to come then
+        talk.child_runs()
+        talk.server.hears(call(...), vendor, call(...))
 
 
 def test_roots_that_change_are_told_to_a_child_of_ones_own() -> None:

@@ -24,6 +24,11 @@ def cut(line: bytes) -> Oversized:
     return Oversized(line[:KEPT], line[-KEPT:], len(line))
 
 
+def ends(line: Line | None) -> object:
+    """What must be the same however a line came: of the head only a part is there where the limit is small."""
+    return (line.head[:LIMIT], line.tail, line.length) if isinstance(line, Oversized) else line
+
+
 def feed(splitter: LineSplitter, chunks: Iterable[bytes]) -> list[Line]:
     return [line for chunk in chunks for line in splitter.feed(chunk)]
 
@@ -33,10 +38,10 @@ def test_any_chunks_give_the_lines_of_the_whole(chunks: list[bytes]) -> None:
     splitter = LineSplitter(LIMIT)
     lines = feed(splitter, chunks)
     expected, rest = split(b"".join(chunks), LIMIT)
-    assert lines == expected
+    assert [*map(ends, lines)] == [*map(ends, expected)]
     held = rest.length if isinstance(rest, Oversized) else len(rest or b"")
     assert (splitter.held, splitter.skipping) == (held, isinstance(rest, Oversized))
-    assert splitter.finish() == rest
+    assert ends(splitter.finish()) == ends(rest)
     assert (splitter.held, splitter.skipping) == (0, False)
 
 

@@ -96,7 +96,8 @@ def test_hosts_that_saw_other_lists_are_told_the_difference() -> None:
 def test_a_child_of_one_host_is_greeted_in_its_name() -> None:
     with Talk(relay=True) as talk:
         talk.joins("probe")
-        assert talk.child_starts()["params"]["clientInfo"]["name"] == "smcp"
+        params = talk.child_starts()["params"]
+        assert (params["protocolVersion"], params["clientInfo"]["name"]) == ("2025-11-25", "smcp")
     with Talk(relay=True) as talk:
         a = talk.joins("a")
         a.initializes("2024-11-05", {"roots": {}, "tasks": {}}, client="editor")
