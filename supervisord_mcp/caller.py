@@ -33,6 +33,7 @@ class Caller:
         self._next = 0
         self._answers: dict[bytes, Message | None] = {}
         self._arrived = anyio.Event()
+        self._ended = ""
 
     async def request(self, method: str, params: Text | None = None) -> Text:
         """Send a request and return the text of its result. Raise `SmcpError` if it is answered with an error."""
@@ -41,6 +42,8 @@ class Caller:
         self._answers[identity] = None
         self._instance.from_session(self.key, [jsonrpc.request_line(self._next, method, params)[:-1]])
         while (answer := self._answers[identity]) is None:
+            if self._ended:
+                raise NotRunningError(self._ended)
             await self._arrived.wait()
         del self._answers[identity]
         result = answer.members.get("result")
@@ -80,8 +83,11 @@ class Caller:
             return
         if message.is_response and message.id in self._answers:
             self._answers[message.id] = message
-            self._arrived.set()
-            self._arrived = anyio.Event()
+            self._wake()
+
+    def _wake(self) -> None:
+        self._arrived.set()
+        self._arrived = anyio.Event()
 
     def opened(self, identity: bytes) -> None:
         """Nothing of this session survives the daemon."""
@@ -99,7 +105,9 @@ class Caller:
         """One request at a time needs no brake."""
 
     def finish(self, status: int, text: str = "") -> None:
-        """The instance is gone for good; open requests were answered before."""
+        """The instance is gone for good."""
+        self._ended = text or "the server is gone"
+        self._wake()
 
 
 def _failure(answer: Message) -> SmcpError:
@@ -120,11 +128,10 @@ def _failure(answer: Message) -> SmcpError:
 async def calling(
     instance: ManagedServer, key: SessionKey, on_gone: Callable[[], None] = lambda: None
 ) -> AsyncIterator[Caller]:
-    """Attach a caller to an instance for the length of a block."""
+    """Attach a caller to an instance for the length of a block; it has not greeted yet."""
     caller = Caller(key, instance)
     instance.attach(caller)
     try:
-        await caller.greet()
         yield caller
     finally:
         instance.detach(key)

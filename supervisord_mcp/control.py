@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -13,7 +14,7 @@ from anyio.abc import TaskGroup
 from msgspec import Raw
 
 from supervisord_mcp import __version__
-from supervisord_mcp.caller import calling
+from supervisord_mcp.caller import Caller, calling
 from supervisord_mcp.errors import FramingError, SmcpError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.listener import Greeting
@@ -46,6 +47,7 @@ from supervisord_mcp.protocol.control import (
     VersionResult,
 )
 from supervisord_mcp.protocol.framing import LineSplitter
+from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.supervisor import Supervisor
 
 _log = logging.getLogger(__name__)
@@ -87,6 +89,7 @@ class Connection:
         self._office = office
         self._tasks = tasks
         self._scopes: set[anyio.CancelScope] = set()
+        self._closed = False
         self._splitter = LineSplitter(control.MAX_LINE)
         self._writer = QueueWriter(self._socket.fileno(), self._left)
         self._reader = ChunkReader(self._socket.fileno(), self._chunk, self._left)
@@ -96,12 +99,14 @@ class Connection:
     def _chunk(self, chunk: bytes) -> None:
         for line in self._splitter.feed(chunk):
             if not isinstance(line, bytes):
-                self._left(None)
-                return
-            if line.strip():
+                text = f"the request is longer than {control.MAX_LINE} bytes"
+                self._send(control.error_line(0, FramingError(text, jsonrpc.INVALID_REQUEST)))
+            elif line.strip() and not self._closed:
                 self._tasks.start_soon(self._serve, line)
 
     def _left(self, error: OSError | None) -> None:
+        """The command is gone, or has to go: what it asked for is broken off."""
+        self._closed = True
         self._reader.close()
         self._writer.close()
         self._socket.close()
@@ -109,6 +114,8 @@ class Connection:
             scope.cancel()
 
     async def _serve(self, line: bytes) -> None:
+        if self._closed:  # since the task was begun
+            return
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
             try:
@@ -171,31 +178,34 @@ class Connection:
     def _names(self, operation: Named) -> tuple[str, ...]:
         supervisor = self._office.supervisor
         if operation.all:
-            return tuple(sorted(supervisor.config.servers))
+            return tuple(sorted(supervisor.config.servers)) if isinstance(operation, Stop) else supervisor.startable
         for name in operation.names:
             supervisor.server(name)
         return operation.names
 
-    async def _tools(self, operation: Tools) -> tuple[Raw, ...]:
+    @asynccontextmanager
+    async def _caller(self, operation: Tools | Call) -> AsyncIterator[tuple[ManagedServer, Caller]]:
         supervisor = self._office.supervisor
         facts = Facts(operation.name, operation.project, environ=os.environ)
         key = supervisor.next_key()
         instance = supervisor.house(supervisor.plan(facts), facts, key)
         async with calling(instance, key, lambda: supervisor.released(instance)) as caller:
-            if operation.refresh:
+            yield instance, caller
+
+    async def _tools(self, operation: Tools) -> tuple[Raw, ...]:
+        async with self._caller(operation) as (instance, caller):
+            if operation.refresh or instance.catalogue is None:
                 instance.demand()
                 await instance.settled()
+            await caller.greet()
             return tuple(map(Raw, await caller.list_all("tools/list")))
 
     async def _call(self, operation: Call) -> Raw:
-        supervisor = self._office.supervisor
-        facts = Facts(operation.name, operation.project, environ=os.environ)
-        key = supervisor.next_key()
-        instance = supervisor.house(supervisor.plan(facts), facts, key)
         params = jsonrpc.object_text({"name": jsonrpc.text_of(operation.tool), "arguments": operation.arguments})
-        async with calling(instance, key, lambda: supervisor.released(instance)) as caller:
+        async with self._caller(operation) as (instance, caller):
             instance.demand()
             await instance.settled()
+            await caller.greet()
             with anyio.move_on_after(operation.timeout):
                 return Raw(await caller.request("tools/call", params))
             raise SmcpError(f"no answer from '{operation.name}' within {operation.timeout:g} s")

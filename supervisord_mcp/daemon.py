@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import hashlib
 import logging
@@ -24,7 +25,7 @@ from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import Paths, create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
 from supervisord_mcp.endpoint import Endpoint
-from supervisord_mcp.errors import ConfigError, Problem
+from supervisord_mcp.errors import ConfigError, Problem, SmcpError
 from supervisord_mcp.launch import Launcher
 from supervisord_mcp.listener import Greeting, Listener
 from supervisord_mcp.logs import ServerLog
@@ -33,11 +34,15 @@ from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
 from supervisord_mcp.runtimes import orphans, tree
+from supervisord_mcp.runtimes.process import secure_standard_fds
 from supervisord_mcp.server import Surroundings
 from supervisord_mcp.shim import pointer_file
 from supervisord_mcp.supervisor import Supervisor
 
 _log = logging.getLogger(__name__)
+
+#: Parameters of mallopt(3).
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 #: How often the socket file is looked for, and idleness is judged, in seconds.
 LOOK_EVERY = 5.0
@@ -51,11 +56,20 @@ class ServerLogs(Mapping[str, ServerLog]):
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._logs: dict[str, ServerLog] = {}
-        self.config = Config()
+        self._config = Config()
+
+    def configure(self, config: Config) -> None:
+        """Take the limits of a new configuration; what is left of a removed server is closed with its last line."""
+        self._config = config
+        for name, log in self._logs.items():
+            if (server := config.servers.get(name)) is not None:
+                log.limit(max_size=server.log.max_size, keep=server.log.keep)
+            else:
+                log.close()
 
     def __getitem__(self, name: str) -> ServerLog:
         if name not in self._logs:
-            server = self.config.servers[name]
+            server = self._config.servers[name]
             path = self._directory / f"{name}.log"
             self._logs[name] = ServerLog(path, max_size=server.log.max_size, keep=server.log.keep)
         return self._logs[name]
@@ -79,24 +93,27 @@ class Daemon:
     def __init__(self, paths: Paths, loaded: Loaded, *, on_demand: bool) -> None:
         self._paths = paths
         self._config = loaded.config
-        self._files = loaded.files
+        self._files, self._directories = loaded.files, loaded.directories
         self._problems: tuple[str, ...] = ()
         self._on_demand = on_demand
         self._started = time.monotonic()
         self._ending = anyio.Event()
+        self._socket_trouble = ""
         self._observers = Observers()
         self._logs = ServerLogs(paths.log_dir)
-        self._logs.config = loaded.config
+        self._logs.configure(loaded.config)
+        self._loading = anyio.Lock()
+        self._marker = marker_prefix(paths)
+        self._launcher = self._make_launcher()
+        self._launcher.origins = loaded.origins
 
     async def run(self, endpoint: Endpoint) -> None:
         """Serve until told to end."""
         orphans.become_subreaper()
-        marker = marker_prefix(self._paths)
-        await anyio.to_thread.run_sync(tree.kill_marked, marker)
+        await anyio.to_thread.run_sync(tree.kill_marked, self._marker)
         async with anyio.create_task_group() as tasks:
             around = Surroundings(tasks, self._observers, Catalogues(self._paths.catalogue_dir))
-            launcher = Launcher(self._paths, os.environ, marker, self._config.daemon.path)
-            self._supervisor = Supervisor(self._config, launcher, around, self._logs)
+            self._supervisor = Supervisor(self._config, self._launcher, around, self._logs)
             self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
             self._reloader = Reloader(self._reload_quietly)
             office = Office(
@@ -121,6 +138,7 @@ class Daemon:
             await self._ending.wait()
             systemd.notify("STOPPING=1")
             listener.close()
+            endpoint.close_socket()
             self._reception.close_all()
             with anyio.move_on_after(LAST_PATIENCE + 3 * self._longest_grace()):
                 await self._supervisor.shut_down()
@@ -149,38 +167,52 @@ class Daemon:
     async def _watch_configuration(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._reloader.run)
-            if self._config.daemon.reload:
-                await self._watch()
+            await self._watch()
 
     async def _watch(self) -> None:
-        directories = await anyio.to_thread.run_sync(watched_directories, self._paths)
+        wanted = self._config.daemon.reload
+        directories = await anyio.to_thread.run_sync(watched_directories, self._paths) if wanted else ()
         await self._reloader.watch(directories)
 
     async def _reload_quietly(self) -> None:
         with suppress(ConfigError):
             await self._reload()
-        if self._config.daemon.reload:
-            await self._watch()
+        await self._watch()
 
     async def _reload(self) -> ReloadResult:
         """Read the configuration and apply what changed. A faulty one changes nothing but `status`."""
-        try:
-            loaded = await anyio.to_thread.run_sync(load, self._paths)
-            main = self._paths.config_file
-            if main in self._files and main not in loaded.files:
-                # Editors that move the old file away first leave a gap; nothing is stopped in it (case 37).
-                raise ConfigError((Problem(str(main), None, "", "the file is gone; everything runs on as it was"),))
-        except ConfigError as error:
-            problems = tuple(map(str, error.problems))
-            if problems != self._problems:
-                self._problems = problems
-                self._observers.publish(Event("config-faulty", data={"problems": list(problems)}))
-                _log.error("the configuration was not reloaded:\n%s", error)
-            raise
+        async with self._loading:  # what is read later is also applied later
+            try:
+                loaded = await anyio.to_thread.run_sync(load, self._paths)
+                main = self._paths.config_file
+                if main in self._files and main not in loaded.files:
+                    # Editors that move the old file away first leave a gap; nothing is stopped in it (case 37).
+                    raise ConfigError((Problem(str(main), None, "", "the file is gone; everything runs on as it was"),))
+            except ConfigError as error:
+                self._report(error)
+                raise
+            return self._apply(loaded)
+
+    def _report(self, error: ConfigError) -> None:
+        problems = tuple(map(str, error.problems))
+        if problems != self._problems:
+            self._problems = problems
+            self._observers.publish(Event("config-faulty", data={"problems": list(problems)}))
+            _log.error("the configuration was not reloaded:\n%s", error)
+
+    def _apply(self, loaded: Loaded) -> ReloadResult:
+        old, config = self._config, loaded.config
+        if loaded.directories != self._directories or config.daemon.reload != old.daemon.reload:
+            self._reloader.wake()  # also when a person asked for this, other places are watched from now on
         self._problems = ()
-        self._files = loaded.files
-        self._config = self._logs.config = loaded.config
-        plan, displaced = self._supervisor.reconfigure(loaded.config)
+        self._files, self._directories = loaded.files, loaded.directories
+        self._config = config
+        self._logs.configure(config)
+        logging.getLogger().setLevel(config.daemon.log_level.upper())
+        if config.daemon.path != old.daemon.path:
+            self._launcher = self._make_launcher()
+        self._launcher.origins = loaded.origins
+        plan, displaced = self._supervisor.reconfigure(config, self._launcher)
         self._reception.rehouse(displaced)
         self._supervisor.start_eager((*plan.added, *plan.changed))
         result = ReloadResult(added=plan.added, changed=plan.changed, removed=plan.removed)
@@ -190,6 +222,9 @@ class Daemon:
             _log.info("configuration reloaded: %s", data)
         return result
 
+    def _make_launcher(self) -> Launcher:
+        return Launcher(self._paths, os.environ, self._marker, self._config.daemon.path)
+
     # Watching itself
 
     async def _look_around(self, endpoint: Endpoint, listener: Listener) -> None:
@@ -197,15 +232,28 @@ class Daemon:
         idle_since = time.monotonic()
         while True:
             await anyio.sleep(LOOK_EVERY)
-            if endpoint.rebind_if_lost():
-                listener.listen_on(endpoint.socket)
+            self._look_at_socket(endpoint, listener)
             idle_exit = self._config.daemon.idle_exit
             if self._reception.sessions or self._supervisor.active:
                 idle_since = time.monotonic()
             elif self._on_demand and idle_exit is not None and time.monotonic() - idle_since >= idle_exit:
                 _log.info("nobody has needed the daemon for %g s; it ends", idle_exit)
+                # In one step with the look: a shim that comes now is hung up on and tries again.
+                listener.close()
                 self._ending.set()
                 return
+
+    def _look_at_socket(self, endpoint: Endpoint, listener: Listener) -> None:
+        try:
+            if endpoint.rebind_if_lost():
+                listener.listen_on(endpoint.socket)
+        except SmcpError as error:
+            # Hosts that are connected do not need the socket.
+            if str(error) != self._socket_trouble:
+                _log.error("new hosts cannot find this daemon: %s", error)
+            self._socket_trouble = str(error)
+        else:
+            self._socket_trouble = ""
 
     def _status(self) -> DaemonStatus:
         return DaemonStatus(
@@ -230,13 +278,16 @@ def main(*, on_demand: bool) -> int:
 
     ``on_demand`` is true where a shim started it: then it ends by itself when nobody has needed it for long.
     """
+    secure_standard_fds()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     paths = find_paths(os.environ, os.getuid())
     create_directories(paths, os.getuid())
+    # Before the socket is there: a shim that waits for it is told at once what is wrong with the configuration.
+    loaded = load(paths)
     with closing(Endpoint(paths.runtime_dir, pointer=pointer_file(os.environ, os.getuid()))) as endpoint:
-        loaded = load(paths)
         logging.getLogger().setLevel(loaded.config.daemon.log_level.upper())
         _allow_descriptors()
+        _give_memory_back()
         anyio.run(Daemon(paths, loaded, on_demand=on_demand).run, endpoint)
     return 0
 
@@ -248,3 +299,11 @@ def _allow_descriptors() -> None:
     if soft < wanted:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, 1 << 16), hard))
+
+
+def _give_memory_back() -> None:
+    """Keep the C library from holding on to the memory of large messages: its own threshold grows with the largest."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            mallopt(parameter, 1 << 20)

@@ -105,6 +105,7 @@ class Journal:
         """Begin a record. Where that is not possible (disk full) it works all the same and is ``degraded``."""
         base = os.path.join(directory, _name(token))
         try:
+            os.makedirs(directory, mode=0o700, exist_ok=True)  # somebody may have tidied up
             memory = _new_file(f"{base}.map")
         except OSError as error:
             journal = cls(base, mmap.mmap(-1, _SIZE))

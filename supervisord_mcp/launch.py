@@ -1,50 +1,116 @@
 """From configuration to a running child: the one bridge from config to runtimes.
 
-PROVISIONAL by the author of supervisor.py, so that the daemon can be tried: the interface (`Launcher.resolve`,
-`Launcher.isolation`, `Launch`) is what supervisor.py uses; everything inside is to be replaced by the real thing.
+`Launcher.resolve` says what a child for a session would be (cheap: it decides who shares it), `Launch.start` makes it
+so: it looks up what the command needs to run, installs a package where the command asks for one, and starts the child.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import sys
+import pwd
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from supervisord_mcp.config.load import Origin
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.config.paths import Paths
-from supervisord_mcp.config.resolve import resolve
+from supervisord_mcp.config.resolve import ResolvedServer, resolve
 from supervisord_mcp.config.variables import Variables
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.facts import Facts
+from supervisord_mcp.packages.installer import Installed, Packages, Surroundings
+from supervisord_mcp.packages.requests import recognise
 from supervisord_mcp.policy.sharing import Resolved, Scope, digest, effective_scope
+from supervisord_mcp.runtimes import sandbox
 from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.base import Child, LaunchSpec, Mount, Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
+from supervisord_mcp.runtimes.limits import Limits
+from supervisord_mcp.runtimes.roots import runtime_roots
+from supervisord_mcp.runtimes.search import find_command, search_path
+from supervisord_mcp.shim import home_directory
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where the daemon runs: ``environ`` is its own environment, ``path`` is where commands are searched."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    home: str
+    path: tuple[str, ...]
+
+    def find(self, name: str) -> str:
+        """Return the absolute path of a program. Raise `LaunchError` that names what was searched."""
+        return find_command(name, self.path, self.environ, self.home)
+
+    def find_or_none(self, name: str) -> str | None:
+        """Return the absolute path of a program, or None where there is none."""
+        try:
+            return self.find(name)
+        except LaunchError:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a child for a session would be started. ``installing`` is called when an install phase waits or begins."""
+    """How a child for a session would be started.
+
+    ``spec`` has neither marker nor ``read_only`` yet: `start` adds them. ``host_variables`` are the names that were
+    taken from the environment of the host; their values are part of the digest.
+    """
 
     digest: str
     scope: Scope
     isolation: str
     runtime: Runtime
     spec: LaunchSpec
+    uses_project: bool
+    host_variables: frozenset[str]
+    machine: Machine = field(repr=False)
+    packages: Packages = field(repr=False)
     marker: str
 
     async def start(self, installing: Callable[[], None], progress: Callable[[str], None]) -> Child:
-        """Install what has to be installed, then start the child."""
-        from dataclasses import replace
+        """Install what has to be installed, then start the child.
 
-        if not os.path.isabs(self.spec.argv[0]):
-            raise LaunchError(f"command not found: {self.spec.argv[0]}", retryable=False)
-        return await self.runtime.launch(replace(self.spec, marker=f"{self.marker}{self.spec.name}:{uuid.uuid4().hex}"))
+        ``installing`` is called when an install phase waits or begins, ``progress`` with what it says. Raise
+        `LaunchError` or `IsolationError` where there is no child.
+        """
+        marker = f"{self.marker}{self.spec.name}:{uuid.uuid4().hex}"
+        installed = None
+        if (request := recognise(self.spec.argv)) is not None:
+            around = Surroundings(
+                runtime=self.runtime,
+                find=self.machine.find_or_none,
+                path=":".join(self.machine.path),
+                home=self.machine.home,
+                environ={**self.machine.environ, **dict(self.spec.env)},
+                marker=marker,
+                installing=installing,
+                progress=progress,
+            )
+            installed = await self.packages.provide(request, around)
+        return await self.runtime.launch(replace(self.prepared(installed), marker=marker))
+
+    def prepared(self, installed: Installed | None = None) -> LaunchSpec:
+        """Return the spec with all that the command needs to run. Raise `LaunchError` where it is not found."""
+        spec = self.spec
+        if installed is not None:
+            path = f"{installed.path}:{dict(spec.env)['PATH']}"
+            spec = replace(spec, argv=installed.argv, env=(*(e for e in spec.env if e[0] != "PATH"), ("PATH", path)))
+        else:
+            spec = replace(spec, argv=(self.machine.find(spec.argv[0]), *spec.argv[1:]))
+        if self.runtime.isolation == "none":
+            return spec
+        writable = [mount.path for mount in spec.mounts if mount.access == "rw"]
+        roots = runtime_roots(spec.argv, dict(spec.env), cwd=spec.cwd, home=self.machine.home, writable=writable)
+        return replace(spec, read_only=(*roots, installed.read_only) if installed else roots)
+
+    def explain(self) -> str:
+        """Return a command line that a person can paste to start the same child; secrets are not in it."""
+        return self.runtime.explain(self.prepared())
 
 
 class Launcher:
@@ -52,8 +118,13 @@ class Launcher:
 
     def __init__(self, paths: Paths, environ: Mapping[str, str], marker: str, path: Sequence[str]) -> None:
         self._environ = environ
+        self._home = home_directory(environ, os.getuid())
         self._marker = marker
         self._path = path
+        self._packages = Packages(paths.cache_dir / "packages")
+        self._config_file = paths.config_file
+        #: Where each server is defined, for errors.
+        self.origins: Mapping[str, Origin] = {}
         self._runtimes: dict[str, Runtime] = {"bare": BareRuntime(), "bwrap": BwrapRuntime()}
 
     def isolation(self, config: ServerConfig) -> str:
@@ -61,25 +132,87 @@ class Launcher:
         return self._runtimes[config.runtime].isolation
 
     def resolve(self, name: str, config: ServerConfig, facts: Facts) -> Launch:
-        """Given an entry and a session, return how a child would be started. Raise `SmcpError` if it cannot be."""
-        environ = {**self._environ, **facts.environ}
-        done = resolve(name, config, Variables(environ, facts.project), Origin(Path("config.toml"), None))
-        scope = effective_scope(config.scope, config.uses_project)
-        path = ":".join((*self._path, self._environ.get("PATH", ""), "/usr/local/bin:/usr/bin:/bin"))
-        program = shutil.which(done.argv[0], path=path) or done.argv[0]
-        base = {"PATH": path, "HOME": self._environ.get("HOME", "/"), "LANG": "C.UTF-8"}
-        env = tuple(sorted({**base, **dict(done.env)}.items()))
-        argv = (program, *done.argv[1:])
-        resolved = Resolved(
-            argv=argv, cwd=done.cwd, env=env, runtime=config.runtime, network=config.network,
-            mounts=tuple((p, p, a) for p, a in done.mounts),
-        )  # fmt: skip
-        roots = {sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(os.path.realpath(program)))}
-        roots |= {os.path.dirname(word) for word in argv[1:] if word.startswith("/") and os.path.isfile(word)}
-        spec = LaunchSpec(
-            name=name, argv=argv, cwd=done.cwd, env=env, network=config.network,
-            read_only=tuple(sorted(r for r in roots if r not in ("/", "/usr"))),
-            mounts=tuple(Mount(p, a) for p, a in done.mounts),
-        )  # fmt: skip
+        """Given an entry and a session, return how a child would be started. Raise `SmcpError` if it cannot be.
+
+        A command that is not there is no such error: `Launch.start` says so, and finds it once it is installed.
+        """
+        variables = Variables({**self._environ, **facts.environ}, facts.project, self._home)
+        done = resolve(name, config, variables, self.origins.get(name) or Origin(Path(self._config_file), None))
+        machine = Machine(self._environ, self._home, search_path(self._path, self._environ, self._home))
         runtime = self._runtimes[config.runtime]
-        return Launch(digest(resolved), scope, runtime.isolation, runtime, spec, self._marker)
+        program = machine.find_or_none(done.argv[0])
+        argv = done.argv if program is None or recognise(done.argv) else (program, *done.argv[1:])
+        spec = LaunchSpec(
+            name=name,
+            argv=argv,
+            cwd=_directory(done, config, facts, self._home),
+            env=_environment(done, machine, program, runtime),
+            mounts=tuple(Mount(path, access) for path, access in done.mounts),
+            network=config.network,
+            limits=Limits(**config.limits.model_dump()),
+        )
+        return Launch(
+            digest=digest(_resolved(spec, config, program)),
+            scope=effective_scope(config.scope, config.uses_project),
+            isolation=runtime.isolation,
+            runtime=runtime,
+            spec=spec,
+            uses_project=done.uses_project or config.uses_project,
+            host_variables=frozenset(done.used & facts.environ.keys()),
+            machine=machine,
+            packages=self._packages,
+            marker=self._marker,
+        )
+
+
+def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Resolved:
+    return Resolved(
+        argv=(program or spec.argv[0], *spec.argv[1:]),
+        cwd=spec.cwd,
+        env=spec.env,
+        runtime=config.runtime,
+        network=config.network,
+        mounts=tuple((mount.path, mount.target or mount.path, mount.access) for mount in spec.mounts),
+    )
+
+
+def _directory(done: ResolvedServer, config: ServerConfig, facts: Facts, home: str) -> str | None:
+    """Return the working directory: as configured, else the project where the server works on it, else the home."""
+    if done.cwd is not None:
+        return done.cwd
+    bare = config.runtime == "bare"
+    if facts.project is not None and (done.uses_project or config.uses_project):
+        shown = any(facts.project == path or facts.project.startswith(f"{path}/") for path, _ in done.mounts)
+        if bare or shown:
+            return facts.project
+    return home if bare else None
+
+
+def _environment(
+    done: ResolvedServer, machine: Machine, program: str | None, runtime: Runtime
+) -> tuple[tuple[str, str], ...]:
+    """Return the whole environment: the small base that is documented, and over it what the entry says."""
+    path = list(machine.path)
+    if program is not None:
+        # A script that names its interpreter by ``env`` means the one it was installed with.
+        path.insert(0, os.path.dirname(program))
+    base = {"PATH": ":".join(dict.fromkeys(path)), "LANG": "C.UTF-8"}
+    base |= {
+        name: value
+        for name, value in machine.environ.items()
+        if name in ("LANG", "LANGUAGE", "TZ") or name.startswith("LC_")
+    }
+    if runtime.isolation == "none":
+        user = _user(machine.environ)
+        base |= {"HOME": machine.home, "USER": user, "LOGNAME": user}
+        base |= {"TMPDIR": machine.environ["TMPDIR"]} if "TMPDIR" in machine.environ else {}
+    else:
+        base |= {"HOME": sandbox.HOME, "USER": sandbox.USER, "LOGNAME": sandbox.USER, "TMPDIR": "/tmp"}
+    return tuple(sorted({**base, **dict(done.env)}.items()))
+
+
+def _user(environ: Mapping[str, str]) -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return environ.get("USER", str(os.getuid()))

@@ -81,29 +81,39 @@ class ServerLog:
             self._checked = now
             self._look_at_file()
         elif self.trouble:
-            self._lose(lines)
+            self._lose(len(lines))
             return
-        if self._missing:
-            lines = [f"{_now()} smcp {self._missing} lines are missing here ({self.trouble})", *lines]
+        rest = [f"{line}\n".encode(errors="replace") for line in lines]
         try:
-            self._write("".join(f"{line}\n" for line in lines).encode(errors="replace"))
+            if self._missing:
+                note = f"{_now()} smcp {self._missing} lines are missing here ({self.trouble})\n"
+                self._write([note.encode(errors="replace")])
+                self._missing = 0
+            while rest:
+                del rest[: self._write(rest)]
         except OSError as error:
             self.close()
             self.trouble = f"{self.path}: {error.strerror or error}"
-            self._lose(lines[1:] if self._missing else lines)
+            self._lose(len(rest))
         else:
-            self.trouble, self._missing = "", 0
+            self.trouble = ""
 
-    def _lose(self, lines: list[str]) -> None:
-        self.lost += len(lines)
-        self._missing += len(lines)
+    def _lose(self, count: int) -> None:
+        self.lost += count
+        self._missing += count
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, lines: list[bytes]) -> int:
+        """Write as many lines as fit into the file, at least one; return how many."""
         if self._descriptor is None:
             self._open()
-        if self._size and self._size + len(data) > self._max_size:
+        if self._size and self._size + len(lines[0]) > self._max_size:
             self._rotate()
         assert self._descriptor is not None
+        count, room = 1, self._max_size - self._size - len(lines[0])
+        while count < len(lines) and len(lines[count]) <= room:
+            room -= len(lines[count])
+            count += 1
+        data = b"".join(lines[:count])
         rest = memoryview(data)
         try:
             while rest:
@@ -114,6 +124,7 @@ class ServerLog:
                 os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - (len(data) - len(rest)))
             raise
         self._size += len(data)
+        return count
 
     def _open(self) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

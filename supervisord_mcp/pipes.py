@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
+import logging
 import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
+_log = logging.getLogger(__name__)
+
 #: How much one readiness of a descriptor is read at most, in bytes: what a pipe holds. For twice as much, the C library
 #: would take the buffer of every read from the kernel and give it back, at fifteen times the cost of the read itself.
 CHUNK = 1 << 16
+#: What a pipe holds once it was full: fewer turns for a large message. Not from the start, because the kernel allows a
+#: user only so much in all pipes together, and makes new ones tiny above that.
+WIDE = 1 << 18
 #: How many chunks `ChunkReader.drain` takes at most: more than any pipe holds, so what comes on is still being written.
 _DRAINED_CHUNKS = 64
 #: How many queued pieces one writev takes.
@@ -42,6 +50,7 @@ class ChunkReader:
         self._read = read
         self._reading = False
         self._closed = False
+        self._wide = False
         self.resume()
 
     def pause(self) -> None:
@@ -87,11 +96,19 @@ class ChunkReader:
             self.close()
             self._on_end(error)
             return
-        if chunk:
-            self._on_chunk(chunk)
-        else:
+        if not chunk:
             self.close()
             self._on_end(None)
+            return
+        if len(chunk) >= CHUNK and not self._wide:
+            self._wide = True
+            widen(self._descriptor)
+        try:
+            self._on_chunk(chunk)
+        except Exception:  # noqa: BLE001 - whatever is wrong with us must end this one stream, not leave it hanging
+            _log.exception("what was read from a pipe could not be handled")
+            self.close()
+            self._on_end(OSError(errno.EPROTO, "smcp failed on what it read; the log of its daemon has the cause"))
 
 
 class QueueWriter:
@@ -110,6 +127,7 @@ class QueueWriter:
         self._on_drained = on_drained
         self._queue: deque[memoryview] = deque()
         self._closed = False
+        self._wide = False
         self.queued = 0
         #: When the other side last took something, in seconds of the loop's clock.
         self.progressed = self._loop.time()
@@ -134,6 +152,9 @@ class QueueWriter:
             self._queue.append(memoryview(data)[sent:])
             self.queued = len(data) - sent
             self._loop.add_writer(self._descriptor, self._writable)
+            if self.queued >= CHUNK and not self._wide:
+                self._wide = True
+                widen(self._descriptor)
 
     def close(self) -> None:
         """Stop writing; what is queued is given up."""
@@ -178,6 +199,13 @@ class QueueWriter:
 def make_nonblocking(descriptor: int) -> None:
     """Set O_NONBLOCK; safe on a passed pipe or socket end, whose other end is another open file description (D1)."""
     os.set_blocking(descriptor, False)
+
+
+def widen(descriptor: int) -> None:
+    """Let a pipe hold more from now on. A socket stays as it is, and so does the pipe of a user who has enough."""
+    with suppress(OSError):
+        if fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) < WIDE:
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, WIDE)
 
 
 def close_quietly(*descriptors: int) -> None:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 import os
 import secrets
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.facts import Facts
-from supervisord_mcp.journal import Journal
+from supervisord_mcp.journal import Journal, discard, leftovers
 from supervisord_mcp.listener import Greeting
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.pipes import close_quietly
-from supervisord_mcp.protocol import hello
+from supervisord_mcp.protocol import hello, jsonrpc
 from supervisord_mcp.protocol.anteroom import Admitted, Anteroom, Outcome, Reply, TurnedAway, Waits
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.commands import Weight
@@ -34,15 +37,28 @@ NO_PROJECT = (
 )
 
 
+#: How long a shim may take to come back after the death of the daemon, before the record of its session is thrown
+#: away, in seconds. Shims try for as long.
+RETURN_PATIENCE = 900.0
+#: How long a host may take to name its roots, in seconds.
+ROOTS_PATIENCE = 60.0
+
+Take: TypeAlias = Callable[[Session, list[bytes | Oversized]], None]
+
+
 class Reception:
-    """The sessions of all shims."""
+    """The sessions of all shims. Made in the event loop, before any of them comes."""
 
     def __init__(self, supervisor: Supervisor, directory: Path, observers: Observers) -> None:
         self._supervisor = supervisor
         self._directory = directory
         self._observers = observers
+        self._loop = asyncio.get_running_loop()
         self._sessions: dict[int, Session] = {}
         self._where: dict[int, ManagedServer] = {}
+        self._tokens: dict[int, str] = {}
+        self._missing = set(leftovers(directory))
+        self._loop.call_later(RETURN_PATIENCE, self._forget_missing)
 
     @property
     def sessions(self) -> int:
@@ -71,49 +87,58 @@ class Reception:
     def _open(self, greeting: Greeting) -> None:
         said = greeting.hello
         facts = Facts(said.server, said.project, said.cwd, said.environ, greeting.peer_pid)
-        self._supervisor.server(facts.server)
-        unknown = self._needs_project(facts)
-        if not unknown:
+        if not self._needs_project(facts):
             self._supervisor.plan(facts)
         token = secrets.token_urlsafe(24)
         session = self._session(greeting, facts, Journal.create(self._directory, token), token)
-        if unknown:
-            self._wait_for_roots(session)
-        else:
-            session.begin(self._house(session, facts), self._gone)
+        self._place(session, None, [])
 
     def _resume(self, greeting: Greeting, token: str) -> None:
+        lost = SmcpError(
+            "the session was not kept over the restart of the daemon", remedy="reconnect the server in the host"
+        )
+        if token in self._tokens.values():
+            raise lost
         try:
             journal, recovered = Journal.recover(self._directory, token)
-        except (FileNotFoundError, ValueError) as error:
-            raise SmcpError(
-                "the session was not kept over the restart of the daemon",
-                remedy="reconnect the server in the host",
-            ) from error
+        except (FileNotFoundError, ValueError, msgspec.MsgspecError) as error:
+            raise lost from error
+        self._missing.discard(journal.name)
         kept: dict[str, Any] = recovered.state
         said = greeting.hello
-        project = kept.get("project") or said.project
-        facts = Facts(said.server, project, said.cwd, said.environ, greeting.peer_pid)
+        facts = Facts(said.server, kept.get("project") or said.project, said.cwd, said.environ, greeting.peer_pid)
         try:
             self._supervisor.server(facts.server)
             state = msgspec.convert(kept.get("state", {}), State)
-        except (SmcpError, msgspec.ValidationError) as error:
+        except SmcpError:
             journal.remove()
-            raise (
-                error if isinstance(error, SmcpError) else SmcpError(f"the session record is damaged: {error}")
-            ) from error
+            raise
+        except msgspec.ValidationError as error:
+            journal.remove()
+            raise lost from error
         session = self._session(greeting, facts, journal, token)
         lines = session.recover(recovered)
-        if self._needs_project(facts):
-            self._wait_for_roots(session, state)
+        # Without a version the handshake itself was lost: the host got an error for it and may try again.
+        self._place(session, state if state.version else None, lines)
+
+    def _place(self, session: Session, state: State | None, lines: list[bytes | Oversized]) -> None:
+        """Bring a session to where it is served, with what it had and said before the daemon died."""
+        if session.closed:
             return
-        if not state.version:
-            # The handshake itself was lost; the host got an error for it and may try again.
-            session.begin(self._house(session, facts), self._gone)
+        try:
+            if self._needs_project(session.facts):
+                take = self._wait_for_roots(session, state)
+            else:
+                take = self._house(session, session.facts, state)
+        except SmcpError as error:
+            session.finish(error.exit_status, str(error))
             return
-        take = self._house(session, facts, state)
+        session.begin(take)
         take(session, lines)
-        session.begin(take, self._gone)
+
+    def _forget_missing(self) -> None:
+        discard(self._directory, self._missing)
+        self._missing.clear()
 
     def _needs_project(self, facts: Facts) -> bool:
         return facts.project is None and self._supervisor.scope(facts) == "project"
@@ -123,8 +148,11 @@ class Reception:
         wires = Wires(greeting.connection, *greeting.fds)
         key = self._supervisor.next_key()
         session = Session(key, facts, wires, journal, Limits(daemon.max_message, daemon.client_buffer))
-        self._sessions[key] = session
-        greeting.connection.send(hello.accept_line(token))
+        session.on_end = self._gone
+        self._sessions[key], self._tokens[key] = session, token
+        # A shim that is gone already is noticed by the session, like one that leaves later.
+        with suppress(OSError):
+            greeting.connection.send(hello.accept_line(token))
         data = {
             "session": key,
             "pid": facts.pid,
@@ -134,7 +162,7 @@ class Reception:
         self._observers.publish(Event("session-opened", facts.server, data))
         return session
 
-    def _house(self, session: Session, facts: Facts, state: State | None = None) -> Any:
+    def _house(self, session: Session, facts: Facts, state: State | None = None) -> Take:
         launch = self._supervisor.plan(facts)
         instance = self._supervisor.house(launch, facts, session.key)
         self._where[session.key] = instance
@@ -145,22 +173,34 @@ class Reception:
 
         return take
 
-    def _wait_for_roots(self, session: Session, state: State | None = None) -> None:
+    def _wait_for_roots(self, session: Session, state: State | None) -> Take:
         name = session.facts.server
         anteroom = Anteroom(name, self._supervisor.catalogue_of(name), NO_PROJECT.format(name, name), state)
+        timers: list[asyncio.TimerHandle] = []
+
+        def wait() -> None:
+            timers.append(self._loop.call_later(ROOTS_PATIENCE, lambda: self._follow(session, anteroom.give_up())))
 
         def take(session: Session, lines: list[bytes | Oversized]) -> None:
             for number, line in enumerate(lines):
                 before = anteroom.state
                 admitted = self._follow(session, anteroom.from_session(line))
+                if session.closed:
+                    return
                 if admitted is not None:
+                    for timer in timers:
+                        timer.cancel()
                     self._admit(session, admitted, lines[number + 1 :])
                     return
                 if anteroom.state is not before:
                     session.remember(anteroom.state)
+                    if anteroom.state.initialized:
+                        wait()
 
         self._follow(session, anteroom.begin())
-        session.begin(take, self._gone)
+        if anteroom.state.initialized:
+            wait()
+        return take
 
     def _follow(self, session: Session, outcomes: list[Outcome]) -> Admitted | None:
         for outcome in outcomes:
@@ -183,6 +223,8 @@ class Reception:
             session.facts = dataclasses.replace(session.facts, project=project)
             take = self._house(session, session.facts, admitted.state)
         except SmcpError as error:
+            for identity in admitted.waiting:
+                session.send(jsonrpc.error_line(identity, jsonrpc.INTERNAL_ERROR, str(error)), Weight.MUST, ())
             session.finish(error.exit_status, str(error))
             return
         session.redirect(take)
@@ -194,7 +236,7 @@ class Reception:
     # Going
 
     def _gone(self, session: Session, reason: str) -> None:
-        self._sessions.pop(session.key, None)
+        del self._sessions[session.key], self._tokens[session.key]
         instance = self._where.pop(session.key, None)
         if instance is not None:
             instance.detach(session.key)
@@ -208,15 +250,13 @@ class Reception:
         """Move the sessions of displaced instances to new ones, or end them where the server is gone."""
         for entry in displaced:
             name = entry.instance.key.server
+            reason = "removed" if entry.removed else "changed"
             for link in entry.instance.sessions:
-                session = self._sessions.get(link.key)
-                reason = "removed" if entry.removed else "changed"
                 text = f"server '{name}' was {reason} in the configuration while this request was open"
                 entry.instance.fail_session(link.key, text, f"server_{reason}")
-                if session is None:
-                    entry.instance.detach(link.key)
-                elif entry.removed:
-                    session.finish(4, f"server '{name}' was removed from the configuration")
+                session = self._sessions.get(link.key)
+                if entry.removed or session is None:
+                    link.finish(4, f"server '{name}' was {reason} in the configuration")
                 else:
                     self._move(session, entry.instance)
             self._supervisor.retire(entry.instance)

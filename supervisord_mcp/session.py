@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
@@ -43,11 +44,38 @@ class Wires:
     stdout: int
 
 
+class SessionLink(Protocol):
+    """What an instance needs of a session, whoever its host is."""
+
+    key: SessionKey
+
+    def send(self, data: bytes, weight: Weight, closes: tuple[bytes, ...]) -> None:
+        """Write a line to the host."""
+
+    def opened(self, identity: bytes) -> None:
+        """Note that a request of the host waits for its answer."""
+
+    def dropped(self, identity: bytes) -> None:
+        """Note that a request of the host needs no answer any more."""
+
+    def remember(self, state: State) -> None:
+        """Keep the slow state over a death of the daemon."""
+
+    def pause(self) -> None:
+        """Do not read from the host for now."""
+
+    def resume(self) -> None:
+        """Read from the host again."""
+
+    def finish(self, status: int, text: str = "") -> None:
+        """End the session orderly."""
+
+
 class Session:
     """A host that is connected.
 
-    ``on_lines`` gets what the host says, ``on_end`` is called once when the host is gone, with the reason. What a
-    host waits for is in the journal before anything is done about it, and leaves it after the answer was written.
+    ``on_end`` is called once when it is over, with the reason. What a host waits for is in the journal before anything
+    is done about it, and leaves it after the answer was written.
     """
 
     def __init__(
@@ -65,7 +93,7 @@ class Session:
         self._limits = limits
         self._splitter = LineSplitter(limits.max_message)
         self._on_lines: Callable[[Session, list[bytes | Oversized]], None] = lambda _session, _lines: None
-        self._on_end: Callable[[Session, str], None] = lambda _session, _reason: None
+        self.on_end: Callable[[Session, str], None] = lambda _session, _reason: None
         self._reader: ChunkReader | None = None
         self._paused = False
         self._ended: str | None = None
@@ -85,20 +113,13 @@ class Session:
         """Whether the session is over."""
         return self._ended is not None
 
-    def begin(
-        self,
-        on_lines: Callable[[Session, list[bytes | Oversized]], None],
-        on_end: Callable[[Session, str], None],
-    ) -> None:
-        """Read from the host from now on. If it is gone already, ``on_end`` is called at once."""
-        if self._ended is not None:
-            on_end(self, self._ended)
-            return
+    def begin(self, on_lines: Callable[[Session, list[bytes | Oversized]], None]) -> None:
+        """Read from the host from now on, and give what it says to ``on_lines``."""
         self.redirect(on_lines)
-        self._on_end = on_end
-        self._reader = ChunkReader(self._wires.stdin, self._chunk, self._host_closed, self._journal.read)
-        if self._paused:
-            self._reader.pause()
+        if self._ended is None:
+            self._reader = ChunkReader(self._wires.stdin, self._chunk, self._host_closed, self._journal.read)
+            if self._paused:
+                self._reader.pause()
 
     def redirect(self, on_lines: Callable[[Session, list[bytes | Oversized]], None]) -> None:
         """Give what the host says to somebody else from now on."""
@@ -126,6 +147,8 @@ class Session:
         for identity in lost:
             line = jsonrpc.error_line(identity, jsonrpc.INTERNAL_ERROR, text, {"reason": "daemon_restarted"})
             self.send(line, Weight.MUST, (identity,))
+        if self._ended is not None:
+            return []
         if recovered.skipping:
             self._splitter.skip()
         else:
@@ -235,7 +258,7 @@ class Session:
         """The host closed our stdin: that is its orderly end, and an orderly end has exit status 0."""
         if self._splitter.held and isinstance(rest := self._splitter.finish(), bytes):
             self._on_lines(self, [rest])
-        self.finish(0)
+        self.finish(0 if error is None else 1, "" if error is None else str(error.strerror))
 
     def _unwritable(self, error: OSError) -> None:
         self.finish(0)
@@ -266,4 +289,4 @@ class Session:
         self._wires.connection.close()
         close_quietly(self._wires.stdin, self._wires.stdout)
         self._journal.remove()
-        self._on_end(self, reason)
+        self.on_end(self, reason)

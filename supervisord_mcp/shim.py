@@ -45,8 +45,7 @@ do printf '%s\\n' "${text%%"\u2028"*}" >&2; text=${text#*"\u2028"}; done
 exit "$code"
 """
 
-_PATIENCE = 20.0  # for the daemon to come up, and for its answer
-_RESUME_PATIENCE = 900.0  # for a daemon that died to come back
+_PATIENCE, _RESUME_PATIENCE = 20.0, 900.0  # for the daemon to come up and answer; for one that died to come back
 _MANY_DEATHS, _SHORT_TIME = 20, 60.0  # more deaths than this in this time: the session itself may be the cause
 _MAX_HELLO = 1 << 20
 _RESUME = "SMCP_RESUME"
@@ -59,9 +58,12 @@ PROJECT_MARKERS = (
     *(".git", ".hg", ".jj", ".smcp.toml", ".mcp.json", "package.json", "pyproject.toml", "Cargo.toml", "go.mod"),
     *("pom.xml", "build.gradle", "build.gradle.kts", "composer.json", "Gemfile", "mix.exs"),
 )
-#: What a service manager says to one process only; the daemon must not believe that it is meant.
-_NOT_PASSED_ON = {_RESUME, "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "INVOCATION_ID"}
-_NOT_PASSED_ON |= {"WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM", "MAINPID", "MANAGERPID", "SYSTEMD_EXEC_PID"}
+#: What a daemon takes over from the host that starts it; the rest may be a secret, not to be inherited by all servers.
+_PASSED_ON = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "DBUS_SESSION_BUS_ADDRESS", "NVM_DIR"),
+    *("NODE_EXTRA_CA_CERTS", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+)
+_BEGINNINGS = ("SMCP_", "LC_", "XDG_", "SSL_CERT_", "NPM_CONFIG_", "npm_config_", "PIP_", "UV_")
 
 
 class ShimError(Exception):
@@ -113,7 +115,8 @@ def pointer_file(environ: Mapping[str, str], uid: int) -> str | None:
 
 def daemon_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a daemon that is started from this one."""
-    passed = {name: value for name, value in environ.items() if name not in _NOT_PASSED_ON}
+    names = [name for name in environ if name != _RESUME and (name in _PASSED_ON or name.startswith(_BEGINNINGS))]
+    passed = {name: environ[name] for name in names}
     if own := passed.get("SMCP_HOME"):
         passed["SMCP_HOME"] = os.path.abspath(own)
     return passed

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.errors import SmcpError, UnknownServerError
@@ -55,17 +56,20 @@ class Supervisor:
         self._around = around
         self._logs = logs
         self._housed: dict[InstanceKey, Housing] = {}
+        self._leaving: set[ManagedServer] = set()
+        #: The servers that a person stopped: an instance made for a host of theirs is not started by it.
+        self._stopped: set[str] = set()
         self._keys = itertools.count(1)
 
     @property
     def instances(self) -> tuple[ManagedServer, ...]:
-        """Every instance there is."""
+        """Every instance that sessions can find."""
         return tuple(housing.instance for housing in self._housed.values())
 
     @property
     def active(self) -> bool:
         """Whether any instance has a child or will start one by itself."""
-        return any(not instance.resting for instance in self.instances)
+        return bool(self._leaving) or any(not instance.resting for instance in self.instances)
 
     def next_key(self) -> SessionKey:
         """Return a key for a new session."""
@@ -108,13 +112,19 @@ class Supervisor:
 
     def _make(self, key: InstanceKey, launch: Launch) -> ManagedServer:
         known = self._around.catalogues.load(key.server, key.digest)
-        return ManagedServer(self._blueprint(key, launch), self._around, self._logs[key.server], known)
+        instance = ManagedServer(self._blueprint(key, launch), self._around, self._logs[key.server], known)
+        if key.server in self._stopped:
+            instance.stop()
+        return instance
 
     def _blueprint(self, key: InstanceKey, launch: Launch) -> Blueprint:
         config = self.config.servers[key.server]
         lasting = config.start == "eager" and launch.scope != "session"
 
         async def spawn(spawning: Spawning) -> Child:
+            # One that holds a lock or a port must be gone before its successor starts.
+            for old in [old for old in self._leaving if replace(old.key, digest=key.digest) == key]:
+                await old.rested()
             return await launch.start(spawning.installing, spawning.progress)
 
         return Blueprint(
@@ -128,18 +138,31 @@ class Supervisor:
         )
 
     def released(self, instance: ManagedServer) -> None:
-        """A session left an instance; one that nobody else can use any more is ended and forgotten."""
-        if instance.sessions or (instance.key.project is None and instance.key.session is None):
-            return
-        if instance.key.session is not None or instance.resting:
-            self._around.tasks.start_soon(self._retire, instance)
+        """A session left an instance; what nobody can use any more is ended, what nothing is lost with is forgotten."""
+        housing = self._housed.get(instance.key)
+        if housing is not None and housing.instance is instance and instance.key.session is not None:
+            del self._housed[instance.key]
+            self.retire(instance)
+        self._forget_unused()
 
-    async def _retire(self, instance: ManagedServer) -> None:
-        if self._housed.get(instance.key) is None or instance.sessions:
-            return
-        del self._housed[instance.key]
+    def _forget_unused(self) -> None:
+        """Forget instances with which nothing is lost; the last one of a shared server stays, to tell how it was."""
+        count = Counter(key.server for key in self._housed)
+        for key, housing in list(self._housed.items()):
+            if housing.instance.unused and (key.project is not None or count[key.server] > 1):
+                del self._housed[key]
+                count[key.server] -= 1
+
+    def retire(self, instance: ManagedServer) -> None:
+        """End an instance that no session can find any more."""
         instance.stop()
+        if not instance.resting:
+            self._leaving.add(instance)
+            self._around.tasks.start_soon(self._see_off, instance)
+
+    async def _see_off(self, instance: ManagedServer) -> None:
         await instance.rested()
+        self._leaving.discard(instance)
 
     # What people ask for
 
@@ -149,7 +172,8 @@ class Supervisor:
             if self.config.servers[name].start != "eager":
                 continue
             try:
-                self._default(name).start()
+                # Not `start`: what a person stopped, or what gave up, is not started by a change of the configuration.
+                self._default(name).demand()
             except SmcpError as error:
                 _log.error("server '%s' is not started: %s", name, error)
                 self._around.observers.publish(Event("not-started", name, {"cause": str(error)}))
@@ -170,51 +194,69 @@ class Supervisor:
         found = [instance for instance in self.instances if instance.key.server == name]
         return found or [self._default(name)]
 
+    @property
+    def startable(self) -> tuple[str, ...]:
+        """The servers that can be started without a host: those with an instance, and those that everybody shares."""
+        housed = {key.server for key in self._housed}
+        shared = (n for n, c in self.config.servers.items() if effective_scope(c.scope, c.uses_project) == "global")
+        return tuple(sorted(housed.union(shared)))
+
     async def start(self, names: Iterable[str]) -> None:
-        """Start servers and wait until they run. Raise `SmcpError` for the first that cannot."""
-        started = [instance for name in names for instance in self._named(name)]
-        for instance in started:
-            instance.start()
-        for instance in started:
-            await instance.settled()
+        """Start servers and wait until they run. Raise `SmcpError` if one of them cannot, after all were tried."""
+        await self._run(names, ManagedServer.start)
+
+    async def restart(self, names: Iterable[str]) -> None:
+        """Stop and start servers, and wait until they run. Raise as `start` does."""
+        await self._run(names, ManagedServer.restart)
+
+    async def _run(self, names: Iterable[str], verb: Callable[[ManagedServer], None]) -> None:
+        instances: list[ManagedServer] = []
+        failures: list[SmcpError] = []
+        for name in names:
+            try:
+                instances += self._named(name)
+            except SmcpError as error:
+                if name not in self._stopped:  # else hosts may start it again, which is all that can be done
+                    failures.append(error)
+            self._stopped.discard(name)
+        for instance in instances:
+            verb(instance)
+        for instance in instances:
+            try:
+                await instance.settled()
+            except SmcpError as error:
+                failures.append(error)
+        if failures:
+            raise _joined(failures)
 
     async def stop(self, names: Iterable[str]) -> None:
         """Stop servers and wait until nothing of them is left; they stay stopped until asked for by a person."""
         stopped: list[ManagedServer] = []
         for name in names:
-            try:
-                stopped += self._named(name)
-            except UnknownServerError:
-                raise
-            except SmcpError:
-                continue  # it needs a project or a session, and none has an instance: nothing runs
+            self.server(name)
+            stopped += [instance for instance in self.instances if instance.key.server == name]
+            self._stopped.add(name)
         for instance in stopped:
             instance.stop()
         for instance in stopped:
             await instance.rested()
-
-    async def restart(self, names: Iterable[str]) -> None:
-        """Stop and start servers, and wait until they run."""
-        restarted = [instance for name in names for instance in self._named(name)]
-        for instance in restarted:
-            instance.restart()
-        for instance in restarted:
-            await instance.settled()
 
     async def shut_down(self) -> None:
         """Stop every instance, all at once, and wait until nothing is left."""
         for instance in self.instances:
             instance.stop()
-        for instance in self.instances:
+        for instance in (*self.instances, *self._leaving):
             await instance.rested()
+        self._leaving.clear()
 
     # A new configuration
 
-    def reconfigure(self, config: Config) -> tuple[reload.Plan, list[Displaced]]:
+    def reconfigure(self, config: Config, launcher: Launcher) -> tuple[reload.Plan, list[Displaced]]:
         """Take a new configuration; return what changed, and the instances whose sessions have to move."""
         plan = reload.diff(self.config.servers, config.servers)
         rules_changed = self.config.daemon != config.daemon
-        self.config = config
+        self.config, self._launcher = config, launcher
+        self._stopped.intersection_update(config.servers)
         displaced: list[Displaced] = []
         for housing in list(self._housed.values()):
             name = housing.instance.key.server
@@ -240,15 +282,6 @@ class Supervisor:
         housing.launch = launch
         housing.instance.refit(self._blueprint(old, launch))
 
-    def retire(self, instance: ManagedServer) -> None:
-        """End an instance that was displaced."""
-
-        async def end() -> None:
-            instance.stop()
-            await instance.rested()
-
-        self._around.tasks.start_soon(end)
-
     # Reports
 
     def status(self) -> tuple[ServerStatus, ...]:
@@ -261,7 +294,7 @@ class Supervisor:
         return ServerStatus(
             name=name,
             state=next((state for state in _SHOWN_FIRST if state in states), "STOPPED"),
-            scope=config.scope,
+            scope=effective_scope(config.scope, config.uses_project),
             runtime=config.runtime,
             isolation=self._launcher.isolation(config),
             start=config.start,
@@ -281,7 +314,7 @@ class Supervisor:
                 name=name,
                 command=config.argv,
                 start=config.start,
-                scope=config.scope,
+                scope=effective_scope(config.scope, config.uses_project),
                 runtime=config.runtime,
                 network=config.network,
                 catalogue=catalogue is not None,
@@ -289,6 +322,16 @@ class Supervisor:
             )
             found.append(entry)
         return tuple(found)
+
+
+def _joined(failures: list[SmcpError]) -> SmcpError:
+    """Return one error that says everything, with the code of the first."""
+    first = failures[0]
+    if len(failures) == 1:
+        return first
+    error = SmcpError("\n".join(map(str, failures)))
+    error.code, error.exit_status = first.code, first.exit_status
+    return error
 
 
 def instance_status(instance: ManagedServer) -> InstanceStatus:

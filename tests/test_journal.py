@@ -443,6 +443,13 @@ def test_nobody_else_can_read_it_and_the_token_is_not_in_a_name(tmp_path: Path) 
     assert leftovers(tmp_path / "none") == frozenset()
 
 
+def test_a_directory_that_was_tidied_away(tmp_path: Path) -> None:
+    base = Journal.create(tmp_path / "gone", TOKEN)
+    assert base.degraded is None
+    assert stat.S_IMODE((tmp_path / "gone").stat().st_mode) == 0o700
+    base.remove()
+
+
 def test_what_cannot_be_recovered(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Journal.recover(tmp_path, TOKEN)

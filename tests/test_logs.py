@@ -83,6 +83,15 @@ def test_files_are_rotated_by_size_and_only_so_many_are_kept(keep: int, tmp_path
     assert texts(kept) == [f"stderr line {number}" for number in range(99, 99 - len(kept), -1)]
 
 
+def test_many_lines_at_once_are_rotated_as_well(tmp_path: Path) -> None:
+    log = ServerLog(tmp_path / "one.log", max_size=400, keep=3)
+    log.write("stderr", "\n".join(f"line {number}" for number in range(1000)))
+    log.close()
+    assert all(file.stat().st_size <= 400 for file in tmp_path.iterdir())
+    kept = texts(log.last(100))
+    assert kept == [f"stderr line {number}" for number in range(1000 - len(kept), 1000)]
+
+
 def test_a_line_longer_than_a_file_is_written_all_the_same(log: ServerLog) -> None:
     log.write("stderr", "x" * 5000)
     log.write("stderr", "y")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import pty
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import anyio
 
 from supervisord_mcp import pipes
-from supervisord_mcp.pipes import CHUNK, ChunkReader, QueueWriter, close_quietly, make_nonblocking
+from supervisord_mcp.pipes import CHUNK, WIDE, ChunkReader, QueueWriter, close_quietly, make_nonblocking, widen
 from tests.kit.bounded import bounded
 
 LIMIT = 20
@@ -180,6 +182,20 @@ async def test_an_error_ends_the_reading_with_it() -> None:
         assert [error and error.errno for error in seen.ends] == [errno.EIO]
     finally:
         close_quietly(ours, theirs)
+
+
+@bounded(LIMIT)
+async def test_a_fault_of_the_handler_ends_the_reading_with_an_error() -> None:
+    with pipe() as (ours, theirs):
+        seen = Seen()
+
+        def broken(_chunk: bytes) -> None:
+            raise KeyError("a fault of ours")
+
+        ChunkReader(ours, broken, seen.end)
+        os.write(theirs, b"anything")
+        await seen.until(lambda: seen.ends)
+        assert [error and error.errno for error in seen.ends] == [errno.EPROTO]
 
 
 @bounded(LIMIT)
@@ -378,3 +394,53 @@ def test_closing_a_closed_descriptor_is_no_error() -> None:
     os.close(first)
     close_quietly(first, second)
     close_quietly(second)
+
+
+# Room
+
+
+def room(descriptor: int) -> int:
+    """Return how much a pipe holds."""
+    return fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+
+
+@bounded(LIMIT)
+async def test_a_pipe_grows_where_a_reader_finds_it_full() -> None:
+    with pipe() as (ours, theirs):
+        seen = Seen()
+        narrow = room(ours)
+        reader = ChunkReader(ours, seen.chunk, seen.end)
+        os.write(theirs, b"short")
+        await seen.until(lambda: seen.chunks)
+        assert room(ours) == narrow
+        sent = 5 + fill(theirs)
+        await seen.until(lambda: len(seen.data) == sent)
+        assert room(ours) == WIDE
+        reader.close()
+
+
+@bounded(LIMIT)
+async def test_a_pipe_grows_where_a_line_does_not_fit() -> None:
+    with pipe() as (theirs, ours):
+        seen = Seen()
+        narrow = room(ours)
+        writer = QueueWriter(ours, seen.end, seen.empty)
+        writer.write(b"x" * narrow)
+        assert room(ours) == narrow
+        writer.write(b"y" * CHUNK)
+        assert room(ours) == WIDE
+        reader = ChunkReader(theirs, seen.chunk, seen.end)
+        await seen.until(lambda: seen.drained)
+        reader.drain()
+        assert seen.data == b"x" * narrow + b"y" * CHUNK
+        writer.close()
+
+
+def test_a_pipe_never_shrinks_and_a_socket_is_left_alone() -> None:
+    with pipe() as (ours, _):
+        fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, 2 * WIDE)
+        widen(ours)
+        assert room(ours) == 2 * WIDE
+    one, other = socket.socketpair()
+    with one, other:
+        widen(one.fileno())

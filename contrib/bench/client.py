@@ -31,6 +31,7 @@ class Client:
         self._out = ours_out
         self._in = os.fdopen(ours_in, "rb", buffering=1 << 16)
         self._id = 0
+        self._status: int | None = None
 
     def open(self) -> dict[str, Any]:
         """Shake hands; return the seconds from the start of the command to the first reply."""
@@ -43,10 +44,11 @@ class Client:
 
     def close(self) -> dict[str, Any]:
         """Close the pipes as a host does, and wait for the command to end."""
-        os.close(self._out)
-        self._in.close()
-        _, status = os.waitpid(self.pid, 0)
-        return {"status": os.waitstatus_to_exitcode(status)}
+        if self._status is None:
+            os.close(self._out)
+            self._in.close()
+            self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return {"status": self._status}
 
     def calls(self, count: int) -> dict[str, Any]:
         """Call a tool one time after the other; return the nanoseconds of each call."""
@@ -110,11 +112,14 @@ class Client:
 def main() -> None:
     """Do what stdin says."""
     client = Client(sys.argv[1:])
-    for line in sys.stdin:
-        order = json.loads(line)
-        done = getattr(client, order.pop("do"))(**order)
-        sys.stdout.write(json.dumps(done) + "\n")
-        sys.stdout.flush()
+    try:
+        for line in sys.stdin:
+            order = json.loads(line)
+            done = getattr(client, order.pop("do"))(**order)
+            sys.stdout.write(json.dumps(done) + "\n")
+            sys.stdout.flush()
+    finally:
+        client.close()
 
 
 if __name__ == "__main__":

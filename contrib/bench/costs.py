@@ -49,5 +49,10 @@ def connections(place: Place, plan: Plan) -> Iterator[Figure]:
     yield Figure("… of that in the daemon", "MiB", Sample.of([growth]))
 
 
+def daemon_afterwards(place: Place, plan: Plan) -> Iterator[Figure]:
+    """The daemon once everything has passed through it, the large results too."""
+    yield Figure("daemon, after large results, private", "MiB", Sample.of([_private(place.daemon.pid)]))
+
+
 def _private(pid: int) -> float:
     return float(psutil.Process(pid).memory_full_info().uss) / _MIB

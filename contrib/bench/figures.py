@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import statistics
@@ -13,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+#: For how long is watched what else the machine does, in seconds.
+_LOOK = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ def machine() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "bubblewrap": _bubblewrap(),
-        "load": " ".join(f"{load:.2f}" for load in os.getloadavg()),
+        "busy before": f"{psutil.cpu_percent(interval=_LOOK):.0f} %",
     }
 
 

@@ -42,11 +42,11 @@ class Place:
     """The SMCP_HOME of the benchmark and the daemon in it. ``runtime`` is what the servers but `BARE` run in."""
 
     def __init__(self) -> None:
-        # A socket path has room for a hundred characters only, so the name is short.
-        self.home = Path(tempfile.mkdtemp(prefix="smcp-bench-"))
-        self.environ = {**os.environ, "SMCP_HOME": str(self.home)}
         self.lacks = tuple(lack.cause for lack in BwrapRuntime().check())
         self.runtime = "bare" if self.lacks else "bwrap"
+        # A socket path has room for a hundred characters only, so the name is short.
+        self.home = Path(tempfile.mkdtemp(prefix="smcp-bench-"))
+        self.environ = {**os.environ, "SMCP_HOME": str(self.home), "PYTHONPATH": str(ROOT)}
         self._daemon: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -71,6 +71,10 @@ class Place:
         """Return the command that a host starts instead of the server."""
         return [sys.executable, "-I", "-S", str(Path(shim.__file__).resolve()), name]
 
+    def connect(self, name: str) -> list[str]:
+        """Return the command ``smcp connect``, as a host has it in its configuration."""
+        return [sys.executable, "-m", "supervisord_mcp", "connect", name]
+
     def start(self, name: str) -> float:
         """Start a server that does not run; return after how many seconds it was ready."""
         began = time.perf_counter()
@@ -83,7 +87,8 @@ class Place:
 
     def child(self, name: str) -> psutil.Process:
         """Return the process that serves: the command itself, whatever holds the sandbox around it."""
-        status = self._client().ask_for(control.Status(), control.StatusResult)
+        with self._client() as client:
+            status = client.ask_for(control.Status(), control.StatusResult)
         pids = [instance.pid for entry in status.servers if entry.name == name for instance in entry.instances]
         for pid in filter(None, pids):
             leader = psutil.Process(pid)

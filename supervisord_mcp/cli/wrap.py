@@ -91,7 +91,7 @@ def _take(wish: Wish, option: str, value: str) -> None:
 def _registered(wish: Wish, paths: Paths) -> str:
     """Return the name of the server for the wish, registered now or before, and known to a daemon that runs."""
     name = _known(wish, paths)
-    if name is not None and not _is_fresh(paths.wrapped_file):
+    if name is not None and not _is_fresh(paths.wrapped_file if wish.name is None else paths.config_file):
         return name
     if name is None:
         name = _register(wish, paths)
@@ -106,18 +106,23 @@ def _known(wish: Wish, paths: Paths) -> str | None:
     if wish.name is not None:
         return wish.name if _is_ours(wish, paths, wish.name) else None
     try:
-        servers = tomllib.loads(read_file(paths.wrapped_file).decode()).get("servers", {})
+        servers = tomllib.loads(read_file(paths.wrapped_file).decode()).get("servers")
     except (OSError, ValueError):
         return None
-    wanted = set(wish.settings.get("inherit", ()))
-    for name, entry in servers.items():
-        if _runs(entry, wish.command) and wanted <= set(entry.get("inherit", ())):
+    # Whatever looks wrong here is for the editor to name, with its place.
+    for name, entry in servers.items() if isinstance(servers, dict) else ():
+        if isinstance(entry, dict) and _runs(entry, wish.command) and _passes_on(entry, wish):
             return str(name)
     return None
 
 
+def _passes_on(entry: dict[str, Any], wish: Wish) -> bool:
+    inherited = entry.get("inherit", [])
+    return isinstance(inherited, list) and all(name in inherited for name in wish.settings.get("inherit", ()))
+
+
 def _is_ours(wish: Wish, paths: Paths, name: str) -> bool:
-    """Return whether a server runs the command of the wish, or is not there. Raise `UsageError` if it runs another."""
+    """Return whether a server is there and runs the command of the wish. Raise `UsageError` if it runs another."""
     from supervisord_mcp.cli.registered import configured_servers
 
     found = configured_servers(paths).get(name)
@@ -132,8 +137,8 @@ def _is_ours(wish: Wish, paths: Paths, name: str) -> bool:
 
 
 def _runs(entry: dict[str, Any], command: Sequence[str]) -> bool:
-    words = entry.get("command")
-    return isinstance(words, list) and [*words, *entry.get("args", ())] == [escape(word) for word in command]
+    words, more = entry.get("command"), entry.get("args", [])
+    return isinstance(words, list) and isinstance(more, list) and words + more == [escape(word) for word in command]
 
 
 def _register(wish: Wish, paths: Paths) -> str:

@@ -99,6 +99,10 @@ class Anteroom:
             return [_error(identity, jsonrpc.INVALID_REQUEST, fault)]
         return self._from_host(text, message)
 
+    def give_up(self) -> list[Outcome]:
+        """The host does not say what the project is: answer what it waits for, and let it go."""
+        return [*self._refuse_held(), TurnedAway()]
+
     def _from_host(self, line: bytes, message: Message) -> list[Outcome]:
         if message.method == "ping" and message.id is not None:
             return [Reply(jsonrpc.result_line(message.id, b"{}"))]
@@ -145,14 +149,14 @@ class Anteroom:
         self._waiting += asked
         self._held += len(line)
         if self._held > MAX_HELD:
-            return [*self._refuse_held(), TurnedAway()]
+            return self.give_up()
         self._lines.append(line)
         return [Waits(identity) for identity in asked]
 
     def _answered(self, message: Message) -> list[Outcome]:
         project = first_root(message)
         if project is None:
-            return [*self._refuse_held(), TurnedAway()]
+            return self.give_up()
         return [Admitted(project, self.state, tuple(self._lines), tuple(self._waiting))]
 
     def _refuse_held(self) -> list[Outcome]:

@@ -119,10 +119,14 @@ class Attachment:
 
     # Answers
 
+    def uses(self, identity: bytes | None) -> bool:
+        """Whether a request of that id has no answer yet; one that waits for the others of its batch has none."""
+        return identity in self.open or identity in self.batches
+
     def answer(self, identity: bytes, line: bytes) -> list[ToSession]:
         """Answer one of the host's requests; inside a batch the answer waits for the others."""
         self.open.pop(identity, None)
-        if not self.batches or (batch := self.batches.pop(identity, None)) is None:
+        if not self.batches or (batch := self.batches.get(identity)) is None:
             return [ToSession(self.key, line, closes=(identity,))]
         batch.waiting.discard(identity)
         batch.answered.append(identity)
@@ -142,6 +146,8 @@ class Attachment:
         """Send the array once every answer is there; a batch without requests gets no answer."""
         if not batch.closed or batch.waiting or not batch.answers:
             return []
+        for identity in batch.answered:
+            del self.batches[identity]
         return [ToSession(self.key, batch.line(), closes=tuple(batch.answered))]
 
     # Lists

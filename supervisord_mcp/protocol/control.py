@@ -337,8 +337,23 @@ def _parse(decoder: msgspec.json.Decoder[T], data: bytes | Raw, what: str) -> T:
 
 
 def _line(message: dict[str, Any]) -> bytes:
-    payload = msgspec.json.encode(message)
+    try:
+        payload = msgspec.json.encode(message)
+    except UnicodeEncodeError:  # a path or an error text that is no UTF-8 (pitfall 48)
+        payload = msgspec.json.encode(_speakable(msgspec.to_builtins(message, builtin_types=(Raw,))))
     # Raw parts are copied as they are, and what a person or a server wrote may be spread over lines.
     if b"\n" in payload or b"\r" in payload:
         payload = msgspec.json.format(payload, indent=-1)
     return payload + b"\n"
+
+
+def _speakable(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case dict():
+            return {_speakable(key): _speakable(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_speakable(part) for part in value]
+        case _:
+            return value

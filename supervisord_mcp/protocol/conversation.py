@@ -101,16 +101,19 @@ class Conversation:
         upstream = self.last_id
         token, augmented = requests.rewrite(message, upstream, self.discovery.capabilities)
         self.pending[upstream] = Pending(attachment.key, identity, message.method, token, augmented, task)
+        held = identity in attachment.open
         attachment.open[identity] = upstream
-        return [Opened(attachment.key, identity), ToServer(jsonrpc.encode(message.members))]
+        sent = ToServer(jsonrpc.encode(message.members))
+        return [sent] if held else [Opened(attachment.key, identity), sent]
 
     def _forward_list(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         assert message.method is not None
-        cursor = message.params().get("cursor")
-        if not attachment.lists.asked(message.method, None if cursor is None else bytes(cursor)):
+        cursor = requests.cursor(message.params())
+        if not attachment.lists.asked(message.method, cursor):
             text = "this cursor is from before the server was restarted; ask for the list from its beginning"
             return self.fail(attachment, identity, jsonrpc.INVALID_PARAMS, text)
-        attachment.lists.passed_on(message.method)
+        if cursor is None:
+            attachment.lists.passed_on(message.method)
         return [*self._send(attachment, message, identity), *self.discovery.asked()]
 
     def _forward_about_task(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
@@ -121,8 +124,8 @@ class Conversation:
 
     def cancel_upstream(self, upstream: int, params: Members) -> list[Command]:
         """Cancel a request at the child, and what the child asked back for it."""
-        pending = self.pending.pop(upstream, None)
-        if pending is None or pending.augmented:
+        pending = self.pending.pop(upstream)
+        if pending.augmented:
             return []  # a task is ended by tasks/cancel alone
         text = jsonrpc.object_text({**params, "requestId": b"%d" % upstream})
         cancelled = ToServer(jsonrpc.notification_line("notifications/cancelled", text))
@@ -188,8 +191,9 @@ class Conversation:
         now, ask = self.subscriptions.subscribe(attachment.key, identity, uri)
         if now:
             return [Remember(attachment.key), *self.succeed(attachment, identity)]
+        opened = [] if identity in attachment.open else [Opened(attachment.key, identity)]
         attachment.open[identity] = None
-        return [Opened(attachment.key, identity), *(self._ask_subscription(uri) if ask else [])]
+        return [*opened, *(self._ask_subscription(uri) if ask else [])]
 
     def unsubscribe(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         """A host wants no more updates of a resource; only the last one is told to the server."""

@@ -56,8 +56,8 @@ class Discovery:
         return self._ask("initialize", jsonrpc.text_of(params), self._greeted)
 
     def stopping(self) -> None:
-        """The child is being stopped: it gets nothing new, but may finish what it has."""
-        self.ready = False
+        """The child is being stopped: it gets nothing new and does not get ready, but may finish what it has."""
+        self.ready = self.handshaking = False
 
     def child_lost(self) -> None:
         """The child is gone; what is known of it stays known."""
@@ -65,13 +65,12 @@ class Discovery:
         self._first = True
         self._outstanding = 0
         self._again = False
-        self._announced.clear()
         self._fetches = 0
 
     def asked(self) -> list[Command]:
         """A host asks for a list: what was put off is done now."""
         self._fetches = 0
-        return self._refresh() if self._again and not self._outstanding else []
+        return self._refresh() if self._again else []
 
     def changed(self, kind: str) -> list[Command]:
         """The server said that a list changed: tell the hosts, and fetch the lists again.
@@ -93,6 +92,8 @@ class Discovery:
         return self._fetch_all()
 
     def _greeted(self, message: Message) -> list[Command]:
+        if not self.handshaking:
+            return []
         result = message.members.get("result")
         if result is None:
             error = jsonrpc.value_of(message.members.get("error"))

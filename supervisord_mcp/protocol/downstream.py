@@ -12,6 +12,7 @@ from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, 
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.framing import KEPT, Oversized
 from supervisord_mcp.protocol.jsonrpc import Message
+from supervisord_mcp.protocol.salvage import Outline
 
 #: Answers one kind of request.
 Handler = Callable[[Attachment, Message, bytes], list[Command]]
@@ -45,12 +46,14 @@ class Downstream:
 
     def _oversized(self, attachment: Attachment, line: Oversized) -> list[Command]:
         text = f"message of {line.length} bytes is longer than max_message"
-        seen = salvage.outline(line.head, line.tail)
-        if seen.answers and not seen.asks:
-            lost = self._talk.callbacks.answer_lost(seen.identity, f"the answer of the host is lost: {text}")
-            if lost:
-                return lost
-        return [self._malformed(attachment, seen.identity, jsonrpc.INVALID_REQUEST, text)]
+        return self._lost(attachment, salvage.outline(line.head, line.tail), jsonrpc.INVALID_REQUEST, text)
+
+    def _lost(self, attachment: Attachment, seen: Outline, code: int, text: str) -> list[Command]:
+        """A message cannot be read: tell the host, and the child if it was the answer to its question."""
+        if not seen.answers or seen.asks:
+            return [self._malformed(attachment, seen.identity, code, text)]
+        lost = self._talk.callbacks.answer_lost(seen.identity, f"the answer of the host is lost: {text}")
+        return [*lost, self._malformed(attachment, None, code, text)]
 
     def _unparsed(self, attachment: Attachment, line: bytes, error: FramingError) -> list[Command]:
         text = salvage.bare(line)
@@ -63,12 +66,11 @@ class Downstream:
                 error = second
         if text.startswith(b"[") and attachment.version == mcp.BATCH_VERSION:
             return self._batch(attachment, text)
-        identity = salvage.outline(text[:KEPT]).identity
-        return [self._malformed(attachment, identity, error.rpc_code, error.message)]
+        return self._lost(attachment, salvage.outline(text[:KEPT]), error.rpc_code, error.message)
 
     @staticmethod
     def _malformed(attachment: Attachment, identity: bytes | None, code: int, text: str) -> ToSession:
-        if identity in attachment.open:
+        if attachment.uses(identity):
             identity = None  # with the id of an open request this refusal would settle that one (case 2)
         closes = () if identity is None else (identity,)
         return ToSession(attachment.key, jsonrpc.error_line(identity, code, text), closes=closes)
@@ -87,13 +89,13 @@ class Downstream:
                 continue
             fault = requests.fault(message) or requests.batch_fault(message)
             asks = message.id if message.is_request else None
-            if fault is not None or asks in attachment.open:
+            if fault is not None or attachment.uses(asks):
                 batch.answers.append(self._refused(attachment, message, fault).data)
                 continue
             if asks is not None:
                 batch.waiting.add(asks)
                 attachment.batches[asks] = batch
-            commands += self._dispatch(attachment, message)
+            commands += self._handle(attachment, message)
         batch.closed = True
         return [*commands, *attachment.finish(batch)]
 
@@ -107,16 +109,17 @@ class Downstream:
 
     def _dispatch(self, attachment: Attachment, message: Message) -> list[Command]:
         fault = requests.fault(message)
-        if fault is not None:
+        if fault is not None or (message.method is not None and attachment.uses(message.id)):
             return [self._refused(attachment, message, fault)]
+        return self._handle(attachment, message)
+
+    def _handle(self, attachment: Attachment, message: Message) -> list[Command]:
         if message.method is None:
             return self._talk.callbacks.answered(message)
         identity = message.id
         try:
             if identity is None:
                 return self._notification(attachment, message)
-            if identity in attachment.open:
-                return [self._refused(attachment, message, None)]
             return self._handlers.get(message.method, self._pass_on)(attachment, message, identity)
         except FramingError as error:
             if identity is None:
@@ -140,10 +143,10 @@ class Downstream:
 
     def _list(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         known = self._talk.discovery.known
-        if attachment.greeted and not self._talk.ready and known is not None and "cursor" not in message.params():
+        if attachment.greeted and not self._talk.ready and known is not None:
             assert message.method is not None
             stored = known.answer(message.method)
-            if stored is not None:
+            if stored is not None and requests.cursor(message.params()) is None:
                 attachment.lists.asked(message.method, None)
                 return self._talk.succeed(attachment, identity, stored)
         return self._pass_on(attachment, message, identity)

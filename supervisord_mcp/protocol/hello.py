@@ -52,13 +52,14 @@ def accept_line(token: str) -> bytes:
 
 def refuse_line(status: int, text: str) -> bytes:
     """Return the answer that refuses a session, with the exit status for the shim and the text for the person."""
-    return f"no {status} {_one_line(text)}\n".encode()
+    return b"no %d %b\n" % (status, _one_line(text))
 
 
 def verdict_line(status: int, text: str = "") -> bytes:
     """Return the line that ends a session orderly: the shim exits with the status and prints the text on stderr."""
-    return f"{status} {_one_line(text)}\n".encode() if text else f"{status}\n".encode()
+    return b"%d %b\n" % (status, _one_line(text)) if text else b"%d\n" % status
 
 
-def _one_line(text: str) -> str:
-    return text.replace("\r", " ").replace("\n", "\u2028")
+def _one_line(text: str) -> bytes:
+    # A path in it may be no UTF-8 (pitfall 48).
+    return text.replace("\r", " ").replace("\n", "\u2028").encode(errors="replace")

@@ -26,17 +26,17 @@ class KnownLists:
 
     def asked(self, method: str, cursor: bytes | None) -> bool:
         """The host asks for a list; return False if the cursor is one of a child that is gone (pitfall 67)."""
+        if cursor is not None:
+            return (method, cursor) not in self._expired
         kind = mcp.LISTINGS[method].capability
         self._told.discard(kind)
         self._owed.discard(kind)
-        if cursor is not None:
-            return (method, cursor) not in self._expired
         self._pages = {page for page in self._pages if page[0] != method}
         self._expired = {page for page in self._expired if page[0] != method}
         return True
 
     def passed_on(self, method: str) -> None:
-        """The running child is asked."""
+        """The running child is asked for the list from its beginning."""
         self._seen.add(mcp.LISTINGS[method].capability)
 
     def answered(self, method: str, cursor: bytes | None) -> None:

@@ -76,6 +76,12 @@ def uri(message: Message) -> str:
     return value
 
 
+def cursor(members: Members, key: str = "cursor") -> bytes | None:
+    """Given the members of a request or an answer, return the raw text of its cursor; some write null for none."""
+    text = members.get(key, jsonrpc.NULL)
+    return None if text == jsonrpc.NULL else bytes(text)
+
+
 def number(identity: bytes) -> int | None:
     """Given the raw text of an id from a server, return the upstream id it means; some return numbers as text."""
     try:

@@ -21,18 +21,13 @@ class Subscription:
     """One URI: the hosts that hold it, and those that wait for the server's answer.
 
     ``asking`` is true while a `resources/subscribe` is on its way; ``confirmed`` once the server accepted it. While
-    one is on its way the entry stays even if nobody wants it any more, so that there are never two.
+    one is on its way (and only then hosts wait) the entry stays though nobody wants it any more: there are never two.
     """
 
     holders: set[SessionKey] = field(default_factory=set)
     waiters: list[Waiter] = field(default_factory=list)
     asking: bool = False
     confirmed: bool = False
-
-    @property
-    def wanted(self) -> bool:
-        """Whether any host holds it or waits for it."""
-        return bool(self.holders or self.waiters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,7 @@ class Subscriptions:
 
     def _release(self, uri: str, entry: Subscription) -> bool:
         """Forget an entry that nobody wants; return whether the server holds it."""
-        if entry.wanted or entry.asking:
+        if entry.holders or entry.asking:
             return False
         del self._by_uri[uri]
         return entry.confirmed

@@ -54,18 +54,15 @@ class Tasks:
             self._end(name)
         return self._owner.get(name)
 
-    def answered(self, request: Pending, answer: Message) -> None:
+    def answered(self, name: str, method: str, answer: Message) -> None:
         """Given the answer to a request that names a task, note whether the task has ended: servers need not say so."""
-        name = request.task
-        if name is None:
-            return
         result = answer.members.get("result")
         if result is None:
             # The server does not know it any more, or its call failed; either way nothing will come of it.
             error = jsonrpc.members_of(answer.members.get("error"))
-            if request.method == "tasks/result" or jsonrpc.value_of(error.get("code")) == jsonrpc.INVALID_PARAMS:
+            if method == "tasks/result" or jsonrpc.value_of(error.get("code")) == jsonrpc.INVALID_PARAMS:
                 self._end(name)
-        elif request.method == "tasks/result" or _status(result) in _TERMINAL:
+        elif method == "tasks/result" or _status(result) in _TERMINAL:
             self._end(name)
 
     def filtered(self, session: SessionKey, result: Text) -> bytes:

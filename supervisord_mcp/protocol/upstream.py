@@ -45,7 +45,7 @@ class Upstream:
         text = salvage.bare(line)
         if not text:
             return []
-        if text.startswith(b"[") and (commands := self._batch(text)) is not None:
+        if text.startswith(b"[") and (commands := self._batch(text)):
             return commands
         try:
             return self._dispatch(salvage.lenient(text))
@@ -59,12 +59,12 @@ class Upstream:
                     noise += self._fail(upstream, f"sent an answer that cannot be read: {error.message}")
             return noise
 
-    def _batch(self, line: bytes) -> list[Command] | None:
-        """A server of 2025-03-26 may answer in arrays, whoever asked."""
+    def _batch(self, line: bytes) -> list[Command]:
+        """A server of 2025-03-26 may answer in arrays, whoever asked. Nothing comes of what is no such array."""
         try:
             messages = [jsonrpc.parse(item) for item in items_of(line)]
         except FramingError:
-            return None
+            return []
         return [command for message in messages for command in self._dispatch(message)]
 
     def _oversized(self, line: Oversized) -> list[Command]:
@@ -132,16 +132,15 @@ class Upstream:
     def _read_answer(self, attachment: Attachment, pending: Pending, message: Message, upstream: int) -> None:
         result = message.members.get("result")
         if pending.task is not None:
-            self._talk.tasks.answered(pending, message)
+            self._talk.tasks.answered(pending.task, pending.method, message)
         elif result is None:
             return
         elif pending.augmented:
             self._talk.tasks.created(pending, result, upstream)
         elif pending.method == "tasks/list":
             message.members["result"] = Raw(self._talk.tasks.filtered(attachment.key, result))
-        elif pending.method in mcp.LISTINGS:
-            cursor = jsonrpc.members_of(result).get("nextCursor")
-            attachment.lists.answered(pending.method, None if cursor is None else bytes(cursor))
+        else:
+            attachment.lists.answered(pending.method, requests.cursor(jsonrpc.members_of(result), "nextCursor"))
 
     def _own_answer(self, pending: Pending, message: Message) -> list[Command]:
         assert pending.reply is not None
@@ -160,7 +159,6 @@ class Upstream:
             if message.id is None:
                 commands.append(ToServer(jsonrpc.encode(message.members)))
                 continue
-            del attachment.open[message.id]
             try:
                 if message.method == "initialize":
                     commands += self._talk.greet(attachment, message.id)

@@ -97,7 +97,11 @@ class Child(ABC):
 
     @abstractmethod
     async def wait(self) -> ExitStatus:
-        """Return how the leader ended, once no process of the tree is left (leftovers are killed, not waited for)."""
+        """Return how the leader ended, once no process of the tree is left.
+
+        What a leader leaves behind is killed at once, unless the child was asked to end (`close_stdin`, `signal`): a
+        wrapper often goes first, and the server behind it has until `kill`.
+        """
 
     @abstractmethod
     def close_stdin(self) -> None:

@@ -44,6 +44,7 @@ class ProcessChild(Child):
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[ExitStatus] = self._loop.create_future()
         self._give_up = 0.0
+        self._asked = False
         self._unsettled = 0
         self._excess = ""
         self._looks = 0
@@ -91,22 +92,29 @@ class ProcessChild(Child):
         return self._ended.done()
 
     async def wait(self) -> ExitStatus:
-        """Return how the leader ended, once no process of the tree is left (leftovers are killed, not waited for)."""
+        """Return how the leader ended, once no process of the tree is left.
+
+        What a leader leaves behind is killed at once, unless the child was asked to end (`close_stdin`, `signal`): a
+        wrapper often goes first, and the server behind it has until `kill`.
+        """
         return await asyncio.shield(self._ended)
 
     def close_stdin(self) -> None:
         """Close the daemon's end of the child's stdin; the child sees end of file. Idempotent."""
+        self._asked = True
         if self.stdin >= 0:
             self._forget(self.stdin)
             self.stdin = -1
 
     def signal(self, number: int) -> None:
         """Send a signal to every process of the tree but wrappers; a tree that is gone is no error."""
+        self._asked = True
         if not self.exited:
             self._tree.signal(number, skip=self._wrappers)
 
     def kill(self) -> None:
         """End every process of the tree at once (SIGKILL); a tree that is gone is no error."""
+        self._asked = False
         if not self.exited:
             self._kill()
 
@@ -142,6 +150,10 @@ class ProcessChild(Child):
         self._sweep(_SWEEP_SECONDS[0])
 
     def _sweep(self, pause: float) -> None:
+        if self._asked and self._tree.members():
+            self._give_up = self._loop.time() + _STUCK_SECONDS
+            self._loop.call_later(pause, self._sweep, min(pause * 2, _SWEEP_SECONDS[1]))
+            return
         gone = self._kill()
         self._unsettled = self._unsettled + 1 if gone and self._tree.unsettled else 0
         if (gone and self._unsettled in (0, _UNSETTLED_SWEEPS)) or self._loop.time() >= self._give_up:

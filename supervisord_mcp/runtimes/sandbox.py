@@ -31,7 +31,16 @@ _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM = ("/usr", "/nix/store", "/gnu/store")
 _ETC = (
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
-    *("/etc/ssl", "/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/pki", "/etc/crypto-policies"),
+    # Certificates, but not the private keys beside them: to the kernel the sandbox of a daemon of root is still root.
+    *(
+        "/etc/ssl/certs",
+        "/etc/ssl/cert.pem",
+        "/etc/ssl/openssl.cnf",
+        "/etc/ca-certificates",
+        "/etc/ca-certificates.conf",
+    ),
+    *("/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/openssl.cnf", "/etc/pki/ca-trust"),
+    "/etc/crypto-policies",
     *("/etc/mime.types", "/etc/services", "/etc/protocols", "/etc/gai.conf", "/etc/host.conf"),
     *("/etc/timezone", "/etc/os-release", "/etc/fonts", "/etc/java"),
 )
@@ -137,9 +146,8 @@ def _system() -> Iterable[Step]:
 
 def _etc(network: Network) -> Iterable[Step]:
     yield from (("--perms", "0755", "--dir", "/etc"), ("--perms", "0755", "--dir", "/home"))
-    for path in [*_ETC, *(found for pattern in _ETC_PATTERNS for found in sorted(glob.glob(pattern)))]:
-        if os.path.exists(path):
-            yield ("--ro-bind", path, path)
+    for path in _etc_paths():
+        yield ("--ro-bind", path, path)
     if os.path.islink("/etc/localtime"):
         # Programs read the name of the zone from the link; a bound file would have none.
         yield ("--symlink", os.readlink("/etc/localtime"), "/etc/localtime")
@@ -152,6 +160,17 @@ def _etc(network: Network) -> Iterable[Step]:
                 yield ("--ro-bind", path, path)
     else:
         yield Data("/etc/hosts", _HOSTS)
+
+
+def _etc_paths() -> list[str]:
+    matching = (found for pattern in _ETC_PATTERNS for found in sorted(glob.glob(pattern)))
+    return [path for path in (*_ETC, *matching) if os.path.exists(path)]
+
+
+def _visible() -> list[_Bind]:
+    """Return what every sandbox shows of the system."""
+    places = [path for path in (*SYSTEM, *_SYSTEM_LINKS) if os.path.isdir(path)]
+    return [_Bind(path, path, "ro") for path in (*places, *_etc_paths())]
 
 
 def _bind_step(bind: _Bind) -> Step:
@@ -172,7 +191,7 @@ def _arranged(spec: LaunchSpec) -> list[_Bind]:
     for mount in spec.mounts:
         source, target = _normal(mount.path), _normal(mount.target or mount.path)
         wanted[target] = _Bind(source, target, mount.access, granted=True)
-    system = [_Bind(path, path, "ro") for path in (*SYSTEM, *_SYSTEM_LINKS) if os.path.isdir(path)]
+    system = _visible()
     kept: list[_Bind] = []
     for bind in sorted(wanted.values(), key=lambda b: b.target.split("/")):
         _check_bind(bind)
@@ -229,8 +248,7 @@ def _check_mount_point(bind: _Bind, cover: _Bind) -> None:
 
 def _check_directory(cwd: str, binds: list[_Bind]) -> None:
     path = _normal(cwd)
-    system = [_Bind(place, place, "ro") for place in (*SYSTEM, *_SYSTEM_LINKS)]
-    cover = _cover(path, [*system, *binds])
+    cover = _cover(path, [*_visible(), *binds])
     if cover is not None and os.path.isdir(_under(cover.source, cover.target, path)):
         return
     if cover is None and (path == "/" or path in _TMPFS or any(_is_inside(bind.target, path) for bind in binds)):

@@ -13,10 +13,9 @@ from tests.architecture.source import PACKAGE, Import, Module, Project, Violatio
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy"}),
-    frozenset(
-        {"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "endpoint", "facts", "journal"}
-    ),
-    frozenset({"launch", "packages", "catalogues", "logs", "metrics", "session"}),
+    frozenset({"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "endpoint", "facts"}),
+    frozenset({"packages", "catalogues", "logs", "journal", "metrics", "reasons"}),
+    frozenset({"launch", "session", "conduit"}),
     frozenset({"server"}),
     frozenset({"supervisor"}),
     frozenset({"caller", "listener", "http", "reloader", "inspector"}),

@@ -9,6 +9,7 @@ import pytest
 from tests.kit.bounded import bounded
 from tests.kit.daemon import daemon, fake
 from tests.kit.fhost import hello
+from tests.kit.rawjson import members
 
 pytestmark = pytest.mark.bwrap
 ODD = ["1", '"1"', "1.0", "0", "-5", '""', '"é\u2028"', '"\\u00e9"', "9007199254740993", f'"{"x" * 300}"', '"0"']
@@ -67,3 +68,26 @@ async def test_a_server_that_answers_numbers_as_text_is_understood_or_refused_bu
         host.post("initialize", hello(), id=0)
         await host.wait(lambda: host.answers, "any answer to initialize", 15)
         assert host.answers[0].id == "0"
+
+
+#: Values that a parser and an encoder would change.
+BODIES = [
+    '{"big":12345678901234567890123,"huge":1e400,"tiny":1.0,"neg":-0}',
+    '{"twice":1,"twice":2}',
+    '{"escapes":"\\u00e9\\/\\u2028","raw":"é\u2028","pair":"\\ud83d\\ude00"}',
+    '{ "blanks" : [ 1 , 2 ] }',
+]
+
+
+@bounded(40)
+async def test_bodies_pass_in_their_own_bytes() -> None:
+    async with daemon(fake("s")) as d:
+        host = await d.connected("s")
+        for number, body in enumerate(BODIES):
+            assert (await host.call("raw", result=body)).parts["result"] == body
+            params = f'{{"name":"echo","arguments":{{"value":1}},"extra":{body}}}'
+            answer = host.expect(f'"p{number}"')
+            host.send(f'{{"jsonrpc":"2.0","id":"p{number}","method":"tools/call","params":{params}}}')
+            assert (await host.answer_of(answer)).text == "1"
+            arrived = d.journal("s").calls("echo")[-1]["raw"].encode("latin-1").decode()
+            assert members(arrived)["params"] == params

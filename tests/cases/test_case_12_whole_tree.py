@@ -14,6 +14,8 @@ from tests.kit.daemon import Daemon, Fake, daemon, fake
 
 STUBBORN = {"ignore_eof": True, "ignore_term": True}
 RUNTIMES = ["bare", pytest.param("bwrap", marks=pytest.mark.bwrap)]
+#: Runs the command in the background with the shell's own stdin, which the shell would replace.
+APART = "exec 3<&0; @CMD@ <&3 3<&- & exec 3<&-"
 TREES: dict[str, dict[str, Any]] = {
     "a shell above": {"shell": "@CMD@; exit 0"},
     "two shells, nothing obeyed": {"shell": "sh -c '@CMD@; true'; true", **STUBBORN},
@@ -21,7 +23,11 @@ TREES: dict[str, dict[str, Any]] = {
     "a child that holds stdout": {"spawn_child": ["holds_stdout", "group"], "child_ignores_term": True},
     "a fork on each TERM": {"fork_on_term": True, "ignore_eof": True},
     "a stopped child": {"stop_self": 200},
-    "a shell that dies first": {"shell": "exec 3<&0; @CMD@ <&3 3<&- & exec 3<&-; wait", **STUBBORN, "spawn_child": "setsid"},
+    "a shell that dies first": {
+        "shell": f"{APART}; wait",
+        **STUBBORN,
+        "spawn_child": "setsid",
+    },
 }
 
 

@@ -86,8 +86,7 @@ async def test_activation_stays_with_the_daemon() -> None:
 async def started(d: Daemon, prepare: Callable[[], None], more: dict[str, str]) -> None:
     """Start the daemon through a shell that tells it its own pid, as systemd does."""
     argv = ["/bin/sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh", *RUN]
-    d.spawn(args=argv, env=d.env | more, preexec_fn=prepare, close_fds=False)
-    await d.answers()
+    await d.start(args=argv, env=d.env | more, preexec_fn=prepare, close_fds=False)
 
 
 @bounded(60)

@@ -72,6 +72,7 @@ async def test_subscriptions_and_levels_come_back() -> None:
         a, b = await d.connected("s"), await d.connected("s")
         await a.request("resources/subscribe", {"uri": "res://r1"})
         await a.request("logging/setLevel", {"level": "critical"})
+        await b.request("logging/setLevel", {"level": "emergency"})
         await d.kill()
         await b.call("echo", timeout=BACK)
         await a.call("echo", timeout=BACK)

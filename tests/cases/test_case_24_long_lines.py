@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 
 import pytest
@@ -32,9 +33,10 @@ async def test_lines_up_to_the_limit_arrive_whole(newline: str) -> None:
         await host.request("logging/setLevel", {"level": "debug"})
         for size in SIZES:
             answer = await host.call("big", bytes=size, newline=newline, then=True)
-            upstream = [event for event in d.journal("s").events("out") if event.get("size") == size][-1]["id"]
+            sent = [event for event in d.journal("s").events("out") if event.get("size") == size][-1]
             assert intact(answer)
-            assert len(answer.raw) - len(str(answer.id)) == size - len(str(upstream))
+            around = len(json.dumps({"jsonrpc": "2.0", "id": sent["id"], "result": {}}))
+            assert len(answer.parts["result"]) == size - around + 2, "the result has its very bytes"
         for answer in await asyncio.gather(*(host.call("big", bytes=100_000) for _ in range(10))):
             assert intact(answer)
 

@@ -127,11 +127,13 @@ async def test_a_log_directory_that_is_a_file_does_not_stop_a_start() -> None:
         shutil.rmtree(logs)
         logs.write_text("in the way")
         await d.control("restart", names=["s"])
-        for _ in range(5):
+        for _ in range(50):
             await host.call("stderr", bytes=100_000)
-        assert (await host.call("echo", value="fine")).text == "fine"
-        await d.until("s", lambda _: True)
+            if (await d.status())["daemon"]["logging"] != "ok":
+                break
+            await asyncio.sleep(0.05)
         assert (await d.status())["daemon"]["logging"] != "ok"
+        assert (await host.call("echo", value="fine")).text == "fine"
         logs.unlink()
         await written(d, host)
         assert (await d.status())["daemon"]["logging"] == "ok"

@@ -70,6 +70,12 @@ def test_other_content(smcp: Smcp, daemon: FakeDaemon, block: dict[str, Any], sh
     assert smcp("call", "m", "t").out == shown + "\n"
 
 
+def test_content_with_a_number_beyond_ours(smcp: Smcp, daemon: FakeDaemon) -> None:
+    daemon.answers[control.Call] = msgspec.Raw(b'{"content": [{"type": "audio", "level": 1e400}]}')
+    assert smcp("call", "m", "t").out == "[content; --json has it]\n"
+    assert "1e400" in smcp("call", "m", "t", "--json").out
+
+
 def test_structured_content_alone(smcp: Smcp, daemon: FakeDaemon) -> None:
     daemon.answers[control.Call] = msgspec.Raw(b'{"content": [], "structuredContent": {"n": 12345678901234567890123}}')
     assert smcp("call", "m", "t").out == '{\n  "n": 12345678901234567890123\n}\n'

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
+from pathlib import Path
 
 import pytest
 
+from supervisord_mcp import shim
 from supervisord_mcp.protocol import control
 from tests.cli.conftest import Smcp
 from tests.cli.daemon import FakeDaemon
@@ -35,3 +38,31 @@ def test_down_says_so_if_the_daemon_stays(smcp: Smcp, daemon: FakeDaemon, monkey
     ran = smcp("down")
     assert ran.status == 1
     assert f"daemon pid {os.getpid()} has not ended" in ran.err
+
+
+def test_up_starts_one_and_says_which(smcp: Smcp, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes: list[FakeDaemon] = []
+
+    def reach(environ: object, uid: int) -> socket.socket:
+        fakes.append(FakeDaemon(home))
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(fakes[0].path)
+        return connection
+
+    monkeypatch.setattr(shim, "reach_daemon", reach)
+    ran = smcp("up")
+    assert (ran.status, ran.out) == (0, f"the daemon runs, pid {os.getpid()}\n")
+    fakes[0].close()
+
+
+def test_down_where_the_process_cannot_be_seen(smcp: Smcp, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden(pid: int) -> int:
+        raise PermissionError
+
+    def shut(_: control.Operation) -> bytes:
+        return control.result_line(2)
+
+    monkeypatch.setattr(os, "pidfd_open", hidden)
+    monkeypatch.setattr("supervisord_mcp.cli.up.SLOW", 0.05)
+    daemon.answers[control.Down] = shut
+    assert smcp("down").status == 1

@@ -14,6 +14,8 @@ import pytest
 
 from supervisord_mcp import shim
 from supervisord_mcp.cli import wrap
+from supervisord_mcp.config import edit
+from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.errors import ConfigError, Problem, UsageError
 from supervisord_mcp.protocol import control
 from tests.cli.conftest import Smcp
@@ -116,6 +118,25 @@ def test_a_name(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
     assert found["network"] == "host"
 
 
+@pytest.mark.parametrize(("theirs", "status"), [("weather", 0), ("other", 2)])
+def test_a_name_that_somebody_registers_meanwhile(
+    smcp: Smcp,
+    connected: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    theirs: str,
+    status: int,
+) -> None:
+    add_server = edit.add_server
+
+    def too_late(paths: Paths, name: str, entry: dict[str, Any]) -> Path:
+        add_server(paths, name, {"command": [theirs]})
+        return add_server(paths, name, entry)
+
+    monkeypatch.setattr(edit, "add_server", too_late)
+    assert smcp("wrap", "--name", "sky", "--", "weather").status == status
+    assert connected == [["sky"]][status:]
+
+
 def test_a_name_that_runs_something_else(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
     (home / "config").mkdir()
     (home / "config" / "config.toml").write_text('[servers.sky]\ncommand = ["other"]\n')
@@ -144,6 +165,19 @@ def test_options_after_the_dashes_are_of_the_command() -> None:
 def test_help_of_the_command_is_not_ours(smcp: Smcp, connected: list[list[str]]) -> None:
     smcp("wrap", "--", "weather", "--help")
     assert connected == [["weather"]]
+
+
+@pytest.mark.parametrize(
+    "text", ["servers = 3", "[servers]\nx = 3", '[servers.x]\ncommand = ["weather"]\ninherit = 3', "[", "\u0000"]
+)
+def test_a_spoilt_file_of_registrations_is_named(smcp: Smcp, home: Path, connected: list[list[str]], text: str) -> None:
+    file = home / "config" / "conf.d" / "wrapped.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    ran = smcp("wrap", "--", "weather")
+    assert ran.status == 2
+    assert f"{file}:" in ran.err
+    assert not connected
 
 
 def run(home: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

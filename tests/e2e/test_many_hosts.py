@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 
 import pytest
 
@@ -103,11 +102,9 @@ async def test_daemon_killed_under_load() -> None:
             old = (await d.instances("s"))[0]["pid"]
             await d.kill()
 
-        begin = time.monotonic()
         await load.run(kill, 6.0)
         assert load.wrong == []
         assert load.answered > HOSTS
         assert load.executed_twice() == []
         assert not probe.alive(old), "the child of the dead daemon is gone"
         assert (await d.server("s"))["sessions"] == HOSTS
-        assert time.monotonic() - begin < 6.0 + BACK + 20

@@ -8,10 +8,10 @@
         talk.server.answers(call, {"content": []})
         a.hears(result(1, {"content": []}))
 
-Whatever anybody is told must be heard, in its order; what is left unheard at the end of the block fails the test. ``...``
-stands for any value, and as a key of an object for any further members. A failure shows the whole transcript. What is
-true of every conversation (one answer for each id, no upstream id twice, nothing for a host that left) is watched all
-the time.
+Whatever anybody is told must be heard, in its order; what is left unheard at the end of the block fails the test.
+``...`` stands for any value, and as a key of an object for any further members. A failure shows the whole transcript.
+What is true of every conversation (one answer for each id, no upstream id twice, nothing for a host that left) is
+watched all the time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LISTS = {
 NEWEST = "2025-11-25"
 
 
-def request(identity: Json, method: str, params: Json = None) -> dict[str, Json]:
+def request(identity: Json, method: Json, params: Json = None) -> dict[str, Json]:
     """Return a request."""
     message = {"jsonrpc": "2.0", "id": identity, "method": method}
     return message if params is None else {**message, "params": params}
@@ -137,14 +137,17 @@ class Host:
 
     def hears(self, *expected: Json) -> Json:
         """Hear messages in this order; return the last one."""
+        __tracebackhide__ = True
         return self.talk.hear(self.name, self.inbox, expected)
 
     def hears_text(self, expected: bytes) -> None:
         """Hear a line of exactly these bytes."""
+        __tracebackhide__ = True
         self.talk.hear_text(self.name, self.inbox, expected)
 
     def hears_nothing(self) -> None:
         """Nothing is left to hear."""
+        __tracebackhide__ = True
         self.talk.hear_nothing(self.name, self.inbox)
 
     def initializes(
@@ -192,14 +195,17 @@ class Server:
 
     def hears(self, *expected: Json) -> Json:
         """Hear messages in this order; return the last one."""
+        __tracebackhide__ = True
         return self.talk.hear("server", self.inbox, expected)
 
     def hears_text(self, expected: bytes) -> None:
         """Hear a line of exactly these bytes."""
+        __tracebackhide__ = True
         self.talk.hear_text("server", self.inbox, expected)
 
     def hears_nothing(self) -> None:
         """Nothing is left to hear."""
+        __tracebackhide__ = True
         self.talk.hear_nothing("server", self.inbox)
 
     def answers(self, asked: Json, value: Json = None) -> None:
@@ -228,14 +234,13 @@ class Talk:
     def __enter__(self) -> Talk:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, failure: object, trace: TracebackType | None) -> None:
         if kind is None:
             self.quiet()
 
     def quiet(self) -> None:
         """Everything that was said has been heard."""
+        __tracebackhide__ = True
         self.server.hears_nothing()
         for host in self._by_key.values():
             host.hears_nothing()
@@ -255,6 +260,13 @@ class Talk:
         """A host connects and makes its handshake."""
         host = self.joins(name)
         host.greets(version, capabilities)
+        return host
+
+    def host_first(self, name: str, version: str = NEWEST, capabilities: Json = None) -> Host:
+        """A host connects and says its whole handshake before there is a child; the answer is still to be heard."""
+        host = self.joins(name)
+        host.initializes(version, capabilities)
+        host.initialized()
         return host
 
     def hosts(self, *names: str) -> list[Host]:
@@ -277,7 +289,7 @@ class Talk:
 
     def child_runs(self, capabilities: Json = None, *, version: str = NEWEST, **lists: Iterable[str]) -> None:
         """A child starts, shakes hands and lists what it offers; the lists given are its capabilities too."""
-        declared = {"resources" if kind == "resourceTemplates" else kind: {} for kind in lists}
+        declared: dict[str, Json] = {"resources" if kind == "resourceTemplates" else kind: {} for kind in lists}
         self.child_greets(self.child_starts(), {**declared, **(capabilities or {})}, version)
         self.child_lists(**lists)
 
@@ -327,6 +339,7 @@ class Talk:
 
     def hear(self, name: str, inbox: deque[bytes], expected: Iterable[Json]) -> Json:
         """Take messages from a queue and compare them; return the last one."""
+        __tracebackhide__ = True
         actual: Json = None
         for one in expected:
             if not inbox:
@@ -339,12 +352,14 @@ class Talk:
 
     def hear_text(self, name: str, inbox: deque[bytes], expected: bytes) -> None:
         """Take a line from a queue and compare its bytes."""
+        __tracebackhide__ = True
         line = inbox.popleft() if inbox else b""
         if line != expected:
             self.fail(f"{name} should hear {expected!r}, but hears {line!r}")
 
     def hear_nothing(self, name: str, inbox: deque[bytes]) -> None:
         """A queue is empty."""
+        __tracebackhide__ = True
         if inbox:
             self.fail(f"{name} should hear nothing more, but hears {' and '.join(map(_shown, inbox))}")
 
@@ -358,6 +373,7 @@ class Talk:
 
     def fail(self, text: str) -> NoReturn:
         """End the test with a text and the whole transcript."""
+        __tracebackhide__ = True
         transcript = "\n".join(f"    {line}" for line in self.transcript)
         raise AssertionError(f"{text}\n  the conversation so far:\n{transcript}")
 
@@ -381,6 +397,8 @@ class Talk:
                     self._watch_answer(host, data, closes)
                     host.inbox.append(data[:-1])
                 case Opened(key, identity):
+                    if identity in self._waiting[key]:
+                        self.fail(f"{identity!r} is opened twice")
                     self._waiting[key].append(identity)
                 case Dropped(key, identity):
                     self._waiting[key].remove(identity)

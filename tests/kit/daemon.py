@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -96,6 +97,7 @@ class Daemon:
         self.socket = self.home / "run" / "daemon.sock"
         self.hosts: list[Host] = []
         self.process: subprocess.Popen[bytes] | None = None
+        self.descriptors: Counter[str] = Counter()
         self.fakes: dict[str, Fake] = {}
         self.settings: dict[str, Any] = {}
         self.env = {
@@ -136,6 +138,9 @@ class Daemon:
         if one.shell is not None:
             command = ["/bin/sh", "-c", one.shell.replace("@CMD@", shlex.join(command))]
         mounts = [{"path": str(self.work), "access": "rw"}, {"path": str(KIT), "access": "ro"}]
+        if one.shell is not None and not PYTHON.startswith("/usr/"):
+            # The program is the shell, so nothing else tells the sandbox that an interpreter is needed.
+            mounts.append({"path": sys.base_prefix, "access": "ro"})
         entry = {**DEFAULTS, "command": command, **one.entry}
         entry["env"] = {probe.MARKER: self.marker, **one.entry.get("env", {})}
         if entry.get("runtime") != "bare":
@@ -159,7 +164,21 @@ class Daemon:
         """Start the daemon in the foreground and wait until its socket answers."""
         self.spawn(**popen)
         await self.answers()
+        self.descriptors = await self.settled()
         return self
+
+    async def settled(self) -> Counter[str]:
+        """Return the descriptors of the daemon that we started, once its watch of the files stands."""
+        assert self.process is not None
+        before: Counter[str] = Counter()
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            now = kinds(self.process.pid)
+            watches = now["anon_inode:inotify"] or self.settings.get("reload") is False
+            if watches and now == before:
+                break
+            before = now
+        return now
 
     def spawn(self, **popen: Any) -> None:
         """Start the daemon in the foreground, with the options of Popen changed as given."""
@@ -323,7 +342,11 @@ class Daemon:
                 problems.append(f"{host.name} did not end: {outcome}")
         try:
             if self.process is not None and self.process.poll() is None:
+                if orderly:
+                    problems += await self.leaks(self.process.pid)
                 status = await self.terminate()
+                if self.socket.exists():
+                    problems.append("the socket is still there")
                 if status:
                     problems.append(f"the daemon ended with status {status}")
             if probe.find(self.marks):
@@ -337,9 +360,37 @@ class Daemon:
         probe.kill_all(self.marks)
         if self.process is not None:
             await self.ended(self.process.pid)
-        if "Traceback (most recent call last)" in (log := self.logs()):
-            problems.append(f"the daemon printed a traceback:\n{log}")
+        for path in [self.home / "daemon.err", *self.log_files()]:
+            if path.exists() and b"Traceback (most recent call last)" in path.read_bytes():
+                problems.append(f"there is a traceback in {path}")
         return problems
+
+    async def leaks(self, pid: int, timeout: float = 5.0) -> list[str]:
+        """Given the daemon that we started, stop its servers and return what it did not let go of."""
+        await self.control("stop", all=True)
+        end = time.monotonic() + timeout
+        while True:
+            sessions = (await self.status())["daemon"]["sessions"]
+            await asyncio.sleep(0.05)  # our own connection is not the daemon's fault
+            records = [path.name for path in (self.home / "run" / "sessions").glob("*")]
+            more = kinds(pid) - self.descriptors
+            left = {
+                "sessions": sessions,
+                "records": records,
+                "children": probe.children(pid),
+                "descriptors": dict(more),
+            }
+            if not any(left.values()):
+                return []
+            if time.monotonic() > end:
+                return [f"the daemon keeps {left}: {probe.fd_table(pid)}"]
+            await asyncio.sleep(0.05)
+
+
+def kinds(pid: int) -> Counter[str]:
+    """Return how many descriptors of each kind a process has; its logs do not count."""
+    names = [what.split(":[")[0] for what in probe.fd_table(pid).values()]
+    return Counter(name for name in names if not name.removesuffix(" (deleted)").endswith(".log"))
 
 
 @asynccontextmanager

@@ -31,7 +31,7 @@ from supervisord_mcp.protocol.hello import accept_line, refuse_line, verdict_lin
 
 PACKAGE = Path(shim.__file__).parent
 #: The variable with the switches of the daemon, as JSON.
-SWITCHES = "FDAEMON"
+SWITCHES = "SMCP_FDAEMON"
 PATIENCE = 20.0
 
 
@@ -79,7 +79,12 @@ class Installation:
     def environ(self, switches: Mapping[str, Any] | None = None, **more: str) -> dict[str, str]:
         """Return the environment of a host."""
         told = {"events": str(self.events_file), "package": str(PACKAGE), **(switches or {})}
-        own = {"SMCP_HOME": str(self.home), "HOME": str(self.user), "MCPT_RUN": self.marker, SWITCHES: json.dumps(told)}
+        own = {
+            "SMCP_HOME": str(self.home),
+            "HOME": str(self.user),
+            "SMCP_MARK": self.marker,
+            SWITCHES: json.dumps(told),
+        }
         return {"PATH": "/usr/bin:/bin", **own, **more}
 
     def command(self, *words: str) -> list[str]:
@@ -242,7 +247,7 @@ class _Daemon:
         loop.add_signal_handler(signal.SIGTERM, ending.set)
         listener = Listener(endpoint.socket, self.receive)
         self.note("started", **_about_itself())
-        idle = loop.create_task(self._leave_when_idle(ending))
+        idle = loop.create_task(self._leave_when_idle(ending, listener))
         await ending.wait()
         idle.cancel()
         listener.close()
@@ -251,10 +256,11 @@ class _Daemon:
         endpoint.close()
         self.note("ended")
 
-    async def _leave_when_idle(self, ending: asyncio.Event) -> None:
+    async def _leave_when_idle(self, ending: asyncio.Event, listener: Listener) -> None:
         while "idle" in self.switches and not ending.is_set():
             await asyncio.sleep(self.switches["idle"])
             if not self.sessions:
+                listener.close()  # at once: whoever comes from now on is for the next daemon
                 ending.set()
 
     def receive(self, greeting: Greeting) -> None:

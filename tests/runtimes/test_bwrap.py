@@ -54,6 +54,7 @@ try 'mount' sh -c 'mkdir /home/mcp/here && mount -t tmpfs none /home/mcp/here'
 try 'raw disk' sh -c 'ls /dev/vd* /dev/sd* /dev/nvme*'
 try 'see other processes' sh -c 'test "$(ls -d /proc/[0-9]* | wc -l)" -gt 9'
 try 'sockets of the machine' sh -c 'ls /run/* /var/run/*'
+try 'read private keys' ls /etc/ssl/private /etc/pki/tls/private
 try 'read root' ls /root/.ssh
 try 'another interface' sh -c 'test $(ls /proc/sys/net/ipv4/conf 2>/dev/null | grep -vcE "^(all|default|lo)$") -gt 0'
 """
@@ -140,7 +141,7 @@ test "$HOME" = /home/mcp; test "$(pwd)" = /home/mcp; test "$(id -un)" = mcp; tes
 for place in "$HOME" /tmp /dev/shm /run; do echo x > "$place/file"; test "$(ls -A "$place")" = file; done
 test "$(umask)" = 0022; test "$(cat /proc/1/comm)" = bwrap; test ! -e /etc/resolv.conf
 test "$(awk '$2 ~ "^/(tmp|home/mcp|dev/shm)$" && $4 ~ /size=/' /proc/mounts | wc -l)" = 3
-test "$(grep -c . /etc/passwd)" = 3; test -r /etc/ssl; test -w /dev/null; ls /proc/self/fd >/dev/null
+test "$(grep -c . /etc/passwd)" = 3; test -r /etc/ssl/certs; test -w /dev/null; ls /proc/self/fd >/dev/null
 echo fine
 """
     async with running(BwrapRuntime(), shell(script)) as child:

@@ -1,0 +1,70 @@
+"""What hosts and people are told where there is no child for them: why none comes soon, and why the last one ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from supervisord_mcp.policy.lifecycle import ENDING, After, Lifecycle, State
+from supervisord_mcp.runtimes.base import ExitStatus
+
+#: How long a request waits for a restart that is due, in seconds; a later one is answered with an error at once.
+PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """An error for a host: the text for a person, and the data for programs."""
+
+    text: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended: whether nobody wanted it to, why, and what hosts with open requests are told."""
+
+    unasked: bool
+    cause: str
+    reason: Reason
+
+
+def unavailable(server: str, life: Lifecycle, now: float) -> Reason | None:
+    """Return why no child will come soon, for those who wait for it, or None if one will."""
+    match life.state:
+        case State.STOPPED:
+            return Reason(f"server '{server}' is stopped; {_remedy(server)}", {"reason": "server_stopped"})
+        case State.FATAL:
+            text = f"server '{server}' is not restarted any more: {life.cause}\n{_remedy(server)}"
+            return Reason(text, {"reason": "server_fatal"})
+        case State.EXITED:
+            return Reason(f"server '{server}' has ended: {life.cause}", {"reason": "server_exited"})
+        case State.BACKOFF:
+            wait = (life.retry_at or now) - now
+            if wait > PATIENCE:
+                text = f"server '{server}' failed and is started again in {wait:.0f} s: {life.cause}"
+                return Reason(text, {"reason": "server_backoff", "retryAfter": round(wait, 1)})
+    return None
+
+
+def ended(server: str, life: Lifecycle, status: ExitStatus | None, trouble: str, tail: str) -> Ending:
+    """Given the state in which a child ended, how, what it was killed for, and the end of its stderr, return it all."""
+    ending = life.state in ENDING
+    if ending and life.after is not After.CRASH:
+        again = life.after is After.SPAWN
+        code, verb = ("server_restarted", "restarted") if again else ("server_stopped", "stopped")
+        return Ending(False, verb, Reason(f"server '{server}' was {verb}", {"reason": code, **_exit(status)}))
+    cause = (life.cause if ending else trouble) or (str(status) if status is not None else "it was abandoned")
+    data = {"reason": "server_exited", **_exit(status)}
+    if tail:
+        data["stderrTail"] = tail
+        cause = f"{cause}; last lines of stderr:\n{tail}"
+    return Ending(True, cause, Reason(f"server '{server}' ended: {cause}", data))
+
+
+def _exit(status: ExitStatus | None) -> dict[str, Any]:
+    return {} if status is None else {"exitCode": status.code, "signal": status.signal}
+
+
+def _remedy(server: str) -> str:
+    return f"start it with: smcp start {server}"

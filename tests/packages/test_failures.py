@@ -1,0 +1,39 @@
+"""What the words of installers mean for another try."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisord_mcp.packages.failures import install_failure
+
+
+@pytest.mark.parametrize(
+    ("line", "how", "retryable"),
+    [
+        ("npm error code E404", "exit 1", False),
+        ("npm error code ETARGET", "exit 1", False),
+        ("npm error code ENOTFOUND", "exit 1", True),
+        ("npm error code ECONNREFUSED", "exit 1", True),
+        ("npm error code E503", "exit 1", True),
+        ("npm error code E500 but E404 before", "exit 1", False),
+        ("ERROR: No matching distribution found for nowhere", "exit 1", False),
+        ("WARNING: NewConnectionError x\nERROR: No matching distribution found for nowhere", "exit 1", True),
+        ("Because nowhere was not found in the package registry", "exit 1", False),
+        ("error: Failed to fetch: `x`\n  Caused by: dns error", "exit 2", True),
+        ("OSError: [Errno 28] No space left on device", "exit 1", True),
+        ("error: command 'gcc' failed", "exit 1", False),
+        ("", "killed by SIGKILL", True),
+    ],
+)
+def test_whether_to_try_again(line: str, how: str, retryable: bool) -> None:
+    error = install_failure("server", how, line.splitlines())
+    assert error.retryable is retryable
+    assert error.message.startswith(f"cannot install server ({how})")
+    assert error.remedy
+
+
+def test_only_the_last_lines_are_shown() -> None:
+    message = install_failure("server", "exit 1", [f"line {n}" for n in range(50)] + [""]).message
+    assert "line 49" in message
+    assert "line 42" in message
+    assert "line 41" not in message

@@ -1,0 +1,125 @@
+"""One host: its handshake in every order, its batches, and what of it survives the daemon."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from supervisord_mcp.protocol.attachment import Attachment, Batch, Greeting, State
+from supervisord_mcp.protocol.commands import ToSession
+
+CHANGED = ToSession(1, b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n')
+
+
+def answered() -> Attachment:
+    attachment = Attachment(1, Greeting.ASKED)
+    assert attachment.welcomed() == []
+    return attachment
+
+
+def stage(attachment: Attachment) -> tuple[bool, bool]:
+    return attachment.greeted, attachment.done
+
+
+def test_a_handshake_in_its_order() -> None:
+    attachment = Attachment(1)
+    assert stage(attachment) == (False, False)
+    attachment.greeting = Greeting.ASKED
+    assert stage(attachment) == (True, False)
+    attachment.welcomed()
+    assert stage(attachment) == (True, False)
+    attachment.confirmed()
+    assert stage(attachment) == (True, True)
+    assert attachment.confirmed() == []
+    assert stage(attachment) == (True, True)
+
+
+def test_a_host_may_be_done_before_it_is_answered() -> None:
+    attachment = Attachment(1, Greeting.ASKED)
+    assert attachment.confirmed() == attachment.confirmed() == []
+    assert stage(attachment) == (True, False)
+    attachment.welcomed()
+    assert stage(attachment) == (True, True)
+
+
+def test_a_host_that_never_asked_is_never_done() -> None:
+    attachment = Attachment(1)
+    attachment.confirmed()
+    assert stage(attachment) == (False, False)
+
+
+def test_a_refused_handshake_can_be_tried_again() -> None:
+    attachment = Attachment(1, Greeting.ASKED)
+    attachment.confirmed()
+    attachment.refused()
+    assert not attachment.greeted
+    assert attachment.state([]) == State()
+
+
+def test_a_change_is_told_when_the_host_can_be_told() -> None:
+    attachment = Attachment(1)
+    assert attachment.list_changed("tools") == []
+    attachment = answered()
+    assert attachment.list_changed("tools") == []
+    assert attachment.confirmed() == [CHANGED]
+    assert attachment.list_changed("tools") == []
+    attachment.lists.asked("tools/list", None)
+    assert attachment.list_changed("tools") == [CHANGED]
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_the_slow_state_survives(done: bool) -> None:
+    attachment = answered()
+    attachment.version, attachment.capabilities, attachment.client = "2025-06-18", {"roots": {}}, {"name": "h"}
+    attachment.level, attachment.asked = "debug", 7
+    if done:
+        attachment.confirmed()
+    kept = msgspec.json.decode(msgspec.json.encode(attachment.state(["u:1"])), type=State)
+    restored = Attachment.restored(5, kept)
+    assert restored.key == 5
+    assert restored.done is done
+    assert restored.greeting is (Greeting.DONE if done else Greeting.ANSWERED)
+    assert restored.state(["u:1"]) == attachment.state(["u:1"])
+    assert kept.uris == ["u:1"]
+
+
+def test_a_handshake_that_was_not_answered_does_not_survive() -> None:
+    attachment = Attachment(1, Greeting.ASKED, version="2025-06-18")
+    assert attachment.state([]) == State()
+    assert not Attachment.restored(1, State()).greeted
+
+
+def test_an_answer_closes_its_request() -> None:
+    attachment = Attachment(1, open={b"1": 5})
+    assert attachment.answer(b"1", b"x\n") == [ToSession(1, b"x\n", closes=(b"1",))]
+    assert not attachment.open
+    attachment.open[b"2"] = None
+    assert attachment.forget(b"2") == []
+    assert not attachment.open
+
+
+def test_the_answers_of_a_batch_are_one_array() -> None:
+    attachment = Attachment(1, open={b"1": 5, b"2": 6, b"3": 7, b"4": 8})
+    batch = Batch(waiting={b"1", b"2", b"3"})
+    attachment.batches = {b"1": batch, b"2": batch, b"3": batch}
+    assert attachment.answer(b"2", b"two\n") == []
+    assert attachment.uses(b"2")  # for the host it is not answered yet
+    batch.closed = True
+    assert attachment.answer(b"4", b"four\n") == [ToSession(1, b"four\n", closes=(b"4",))]
+    assert attachment.forget(b"1") == []
+    assert attachment.answer(b"3", b"three\n") == [ToSession(1, b"[two,three]\n", closes=(b"2", b"3"))]
+    assert not attachment.batches
+
+
+def test_a_batch_whose_requests_were_all_cancelled_gets_no_answer() -> None:
+    attachment = Attachment(1, open={b"1": 5})
+    attachment.batches[b"1"] = batch = Batch(waiting={b"1"}, closed=True)
+    assert attachment.forget(b"1") == []
+    assert attachment.finish(batch) == []
+
+
+def test_the_last_cancel_of_a_batch_sends_the_rest() -> None:
+    attachment = Attachment(1, open={b"1": 5})
+    batch = Batch(waiting={b"1"}, answered=[b"0"], answers=[b"zero\n"], closed=True)
+    attachment.batches = {b"0": batch, b"1": batch}
+    assert attachment.forget(b"1") == [ToSession(1, b"[zero]\n", closes=(b"0",))]

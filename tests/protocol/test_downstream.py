@@ -1,0 +1,310 @@
+"""What hosts send: which requests are answered here, which are refused, which go on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from supervisord_mcp.protocol.catalogue import Catalogue
+from supervisord_mcp.protocol.commands import Demand
+from supervisord_mcp.protocol.framing import Oversized
+from tests.kit.conversation import (
+    Talk,
+    call,
+    cancelled,
+    changed,
+    error,
+    notification,
+    progress,
+    request,
+    result,
+)
+from tests.protocol.texts import OBJECTS, VALUES
+
+KNOWN = Catalogue(
+    b'{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"old"},"x":1e400}',
+    {"tools/list": (b'{"name":"a","n":1e400}',)},
+)
+
+
+# The handshake
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+def test_a_host_gets_its_version_and_the_rest_as_the_server_said_it(version: str) -> None:
+    with Talk(known=KNOWN) as talk:
+        a = talk.joins("a")
+        a.initializes(version)
+        line = a.inbox[0].decode()
+        assert f'"protocolVersion":"{version}"' in line
+        assert '"serverInfo":{"name":"old"},"x":1e400' in line
+        a.hears(result("hello", ...))
+
+
+def test_a_host_with_a_version_of_another_era_gets_the_newest_of_this_one() -> None:
+    with Talk(known=KNOWN) as talk:
+        a = talk.joins("a")
+        assert a.greets("2026-07-28")["protocolVersion"] == "2025-11-25"
+
+
+@pytest.mark.parametrize("params", [None, [], {"protocolVersion": "newest"}, {"protocolVersion": 5}])
+def test_a_malformed_handshake_can_be_tried_again(params: Any) -> None:
+    with Talk(known=KNOWN) as talk:
+        a = talk.joins("a")
+        a.says(request(1, "initialize", params))
+        a.hears(error(1, -32602))
+        a.greets()
+
+
+def test_nothing_goes_on_before_the_handshake() -> None:
+    with Talk(known=KNOWN) as talk:
+        talk.child_runs({"logging": {}})
+        a = talk.joins("a")
+        a.says(notification("notifications/initialized"), notification("notifications/vendor"))
+        for method in ("tools/list", "tools/call", "logging/setLevel", "vendor/x"):
+            a.says(request(1, method))
+            a.hears(error(1, -32600, "initialize comes first"))
+        a.says(request(2, "ping"))
+        a.hears(result(2))
+        assert talk.noted("host") == 1
+
+
+def test_the_probe_is_refused_after_the_handshake_too() -> None:
+    with Talk(known=KNOWN) as talk:
+        (a,) = talk.hosts("a")
+        a.says(request(1, "server/discover"))
+        a.hears(error(1, -32601))
+
+
+# The catalogue
+
+
+def test_lists_are_answered_without_a_child() -> None:
+    with Talk(known=KNOWN) as talk:
+        (a,) = talk.hosts("a")
+        a.says('{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
+        a.hears_text(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","n":1e400}]}}')
+        a.says(request(2, "tools/list", [1]), request(3, "tools/list", {"cursor": None}))
+        a.hears(error(2, -32602), result(3, ...))
+        assert not talk.did(Demand)
+        a.says(request(3, "prompts/list"), request(4, "tools/list", {"cursor": "2"}))
+        assert len(talk.did(Demand)) == 2
+        talk.child_greets(talk.child_starts(), {"tools": {}})
+        talk.server.hears(request(..., "prompts/list"), request(..., "tools/list", {"cursor": "2"}))
+        talk.child_lists(tools=["b"])
+        a.hears(changed("tools"))
+
+
+def test_a_host_that_asked_the_catalogue_is_told_of_the_next_change() -> None:
+    with Talk(known=KNOWN) as talk:
+        (a,) = talk.hosts("a")
+        talk.child_runs(tools=["b"])
+        a.hears(changed("tools"))
+        talk.child_dies()
+        a.says(request(1, "tools/list"))
+        a.hears(result(1, {"tools": [{"name": "b"}]}))
+        talk.child_runs(tools=["c"])
+        a.hears(changed("tools"))
+
+
+def test_a_host_is_asked_about_a_list_by_the_child_once_it_runs() -> None:
+    with Talk(known=KNOWN) as talk:
+        talk.child_runs(tools=["a"])
+        (a,) = talk.hosts("a")
+        a.says(request(1, "tools/list", {"x": 1}))
+        talk.server.answers(talk.server.hears(request(..., "tools/list", {"x": 1})), {"tools": []})
+        a.hears(result(1, {"tools": []}))
+
+
+# Requests
+
+
+@given(OBJECTS, VALUES)
+def test_bytes_arrive_untouched(params: str, value: str) -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(f'{{"jsonrpc":"2.0","id":"é","method":"vendor/x","params":{params}}}')
+        upstream = json.loads(talk.server.inbox[0])["id"]
+        talk.server.hears_text(f'{{"jsonrpc":"2.0","id":{upstream},"method":"vendor/x","params":{params}}}'.encode())
+        talk.server.says(f'{{"jsonrpc":"2.0","id":{upstream},"result":{value}}}')
+        a.hears_text(f'{{"jsonrpc":"2.0","id":"é","result":{value}}}'.encode())
+
+
+def test_a_duplicate_is_refused_and_the_first_one_is_answered_once() -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(call(1), call(1), call("1"), request(1, "ping"))
+        first, second = talk.server.hears(call(...)), talk.server.hears(call(...))
+        a.hears(error(None, -32600), error(None, -32600))
+        talk.server.answers(second)
+        talk.server.answers(first)
+        a.hears(result("1"), result(1))
+        a.says(call(1))
+        talk.server.answers(talk.server.hears(call(...)))
+        a.hears(result(1))
+
+
+def test_a_progress_token_that_is_none_is_refused() -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(call(1, token=[1]))
+        a.hears(error(1, -32602))
+        assert not talk.mux.busy
+
+
+def test_the_reason_of_a_cancel_is_passed_on() -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(call(1))
+        asked = talk.server.hears(call(...))
+        params = {"requestId": 1, "reason": "é", "_meta": {"x": 1}}
+        a.says(notification("notifications/cancelled", params))
+        talk.server.hears(notification("notifications/cancelled", {**params, "requestId": asked["id"]}))
+
+
+# Notifications
+
+
+def test_unknown_notifications_are_passed_on_while_the_child_runs() -> None:
+    vendor = notification("notifications/vendor", {"x": 1})
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(vendor, notification("notifications/vendor", [1]), notification("notifications/roots/list_changed"))
+        talk.server.hears(vendor)
+        talk.child_dies()
+        a.says(vendor)
+        assert talk.noted("host") == 2
+
+
+def test_roots_that_change_are_told_to_a_child_of_ones_own() -> None:
+    with Talk(relay=True) as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(notification("notifications/roots/list_changed"))
+        talk.server.hears(notification("notifications/roots/list_changed"))
+
+
+def test_progress_of_nothing_is_dropped() -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(progress(1, 1), notification("notifications/progress", [1]), result(1))
+        assert talk.noted("host") == 2
+
+
+# What is no message
+
+
+@pytest.mark.parametrize(
+    ("head", "tail", "identity"),
+    [
+        (b'{"jsonrpc":"2.0","id":"x","method":"y","params":{"z":"', b'"}}', "x"),
+        (b'{"method":"y","params":{"z":"', b'"},"id":0}', 0),
+        (b'{"method":"y","params":{"id":5,"z":"', b'"}}', None),
+        (b'[{"id":1}', b'{"id":2}]', None),
+    ],
+)
+def test_an_over_long_message_is_answered_by_its_id(head: bytes, tail: bytes, identity: Any) -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(Oversized(head, tail, 5000))
+        a.hears(error(identity, -32600, "message of 5000 bytes is longer than max_message"))
+
+
+def test_what_is_broken_does_not_settle_what_is_open() -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(call(1), '{"jsonrpc":"2.0","id":1,"method":"x"', Oversized(b'{"id":1,"method":"x"', b"}", 5000))
+        a.hears(error(None, -32700), error(None, -32600))
+        talk.server.answers(talk.server.hears(call(...)))
+        a.hears(result(1))
+
+
+# Batches
+
+
+def batching(*, relay: bool = False) -> tuple[Talk, Any]:
+    talk = Talk(relay=relay)
+    talk.child_runs()
+    return talk, talk.host("a", "2025-03-26", {"roots": {}})
+
+
+def test_a_batch_is_answered_when_all_of_it_is() -> None:
+    talk, a = batching()
+    with talk:
+        a.says([call(1), call(2), request(3, "ping")])
+        first, second = talk.server.hears(call(...)), talk.server.hears(call(...))
+        talk.server.answers(second)
+        a.says(call(2), call(3))
+        a.hears(error(None, -32600), error(None, -32600))  # for the host, they are not answered yet
+        talk.server.answers(first)
+        a.hears([result(3), result(2), result(1)])
+        a.says(call(2))
+        talk.server.hears(call(...))
+
+
+def test_what_is_cancelled_is_no_part_of_the_answer() -> None:
+    talk, a = batching()
+    with talk:
+        a.says([call(1), request(2, "ping")], cancelled(1))
+        asked = talk.server.hears(call(...))
+        talk.server.hears(cancelled(asked["id"]))
+        a.hears([result(2)])
+        a.says([call(1), cancelled(1)])
+        asked = talk.server.hears(call(...))
+        talk.server.hears(cancelled(asked["id"]))
+        a.hears_nothing()
+
+
+def test_a_batch_whose_child_dies_is_answered_with_errors() -> None:
+    talk, a = batching()
+    with talk:
+        a.says([call(1), call(2)])
+        talk.server.hears(call(...), call(...))
+        talk.child_dies()
+        a.hears([error(1, -32603), error(2, -32603)])
+
+
+def test_answers_may_come_in_a_batch() -> None:
+    talk, a = batching(relay=True)
+    with talk:
+        a.says(call(1))
+        asked = talk.server.hears(call(...))
+        talk.server.says(request("q", "roots/list"))
+        question = a.hears(request(1, "roots/list"))  # the same id as the host's own open request
+        a.says([result(question["id"], {"roots": []})])
+        talk.server.hears(result("q", {"roots": []}))
+        talk.server.answers(asked)
+        a.hears(result(1))
+
+
+@pytest.mark.parametrize("batch", ["[]", "[1", "[]x", " [] "])
+def test_an_array_without_messages_is_one_error(batch: str) -> None:
+    talk, a = batching()
+    with talk:
+        a.says(batch)
+        a.hears(error(None, -32600))
+
+
+def test_what_is_no_array_is_no_batch() -> None:
+    talk, a = batching()
+    with talk:
+        a.says('{"jsonrpc":"2.0","id":1,"method":"x"')
+        a.hears(error(1, -32700))
+
+
+def test_items_that_are_no_messages_are_answered_one_by_one() -> None:
+    talk, a = batching()
+    with talk:
+        a.says(["no", {"jsonrpc": "1.0", "id": 5, "method": "x"}, {"jsonrpc": "2.0", "id": {}, "method": "x"}])
+        a.hears([error(None, -32600), error(5, -32600), error(None, -32600)])

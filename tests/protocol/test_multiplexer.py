@@ -1,0 +1,106 @@
+"""Whatever hosts and a child do in whatever order: the properties of the multiplexer as a whole."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisord_mcp.protocol.attachment import State
+from supervisord_mcp.protocol.catalogue import Catalogue
+from tests.kit.conversation import Talk, call, cancelled, changed, error, request, result
+from tests.protocol.crowd import Crowd
+
+
+@given(st.data(), st.booleans())
+def test_every_request_is_answered_once_and_nothing_is_left(data: st.DataObject, relay: bool) -> None:
+    crowd = Crowd(relay=relay)
+    for _ in range(data.draw(st.integers(0, 60))):
+        moves = crowd.moves()
+        name = data.draw(st.sampled_from(sorted(moves)))
+        moves[name](data.draw)
+    crowd.settle()
+    crowd.go()
+
+
+# What the crowd does not do
+
+
+def test_what_can_be_seen_from_outside() -> None:
+    with Talk() as talk:
+        mux = talk.mux
+        assert (mux.ready, mux.catalogue, mux.sessions, mux.busy, mux.waiting) == (False, None, 0, False, False)
+        talk.child_runs(tools=["x"])
+        assert mux.ready
+        assert mux.catalogue is not None
+        (a,) = talk.hosts("a")
+        assert mux.sessions == 1
+        a.says(call(1))
+        assert mux.busy
+        talk.server.answers(talk.server.hears(call(...)))
+        a.hears(result(1))
+        assert not mux.busy
+
+
+def test_a_host_that_is_not_there_leaves_without_a_word() -> None:
+    assert Talk().mux.detach(5) == []
+
+
+def test_a_session_is_failed_before_it_moves() -> None:
+    with Talk() as talk:
+        talk.child_runs({"resources": {"subscribe": True}})
+        a, b = talk.hosts("a", "b")
+        a.says(call(1), request(2, "resources/subscribe", {"uri": "u"}))
+        b.says(call(1))
+        first = talk.server.hears(call(...))
+        subscription = talk.server.hears(request(..., "resources/subscribe", ...))
+        talk.server.hears(call(...))
+        commands = talk.mux.fail_session(a.key, "it was changed", {"reason": "server_changed"})
+        talk._apply(commands)
+        talk.server.hears(cancelled(first["id"], "it was changed"))
+        a.hears(error(1, -32603, "it was changed", {"reason": "server_changed"}), error(2, -32603))
+        talk.server.answers(subscription)
+        talk.server.hears(request(..., "resources/unsubscribe", ...))
+        assert talk.mux.state(a.key).version == "2025-11-25"
+        assert talk.waiting(a) == []
+        assert talk.waiting(b) == [b"1"]
+
+
+def test_a_session_that_was_not_answered_its_handshake_begins_anew() -> None:
+    with Talk() as talk:
+        a = talk.host_first("a")
+        a.says(call(1))
+        talk._apply(talk.mux.fail_session(a.key, "it was changed"))
+        a.hears(error("hello", -32603), error(1, -32603))
+        assert talk.mux.state(a.key) == State()
+        talk.child_runs()
+        a.greets()
+
+
+def test_hosts_that_saw_other_lists_are_told_the_difference() -> None:
+    def offering(*tools: bytes) -> Catalogue:
+        return Catalogue(b'{"protocolVersion":"2025-11-25"}', {"tools/list": tools})
+
+    with Talk(known=offering(b"1")) as talk:
+        (a,) = talk.hosts("a")
+        talk._apply(talk.mux.assume(offering(b"1")))
+        a.hears_nothing()
+        talk._apply(talk.mux.assume(offering(b"2")))
+        a.hears(changed("tools"))
+    with Talk() as talk:
+        a = talk.joins("a", State(version="2025-06-18", initialized=True))
+        assert talk.mux.assume(offering(b'{"name": "x"}')) == []
+        talk.child_runs(tools=["y"])
+        a.hears(changed("tools"))
+
+
+def test_a_child_of_one_host_is_greeted_in_its_name() -> None:
+    with Talk(relay=True) as talk:
+        talk.joins("probe")
+        assert talk.child_starts()["params"]["clientInfo"]["name"] == "smcp"
+    with Talk(relay=True) as talk:
+        a = talk.joins("a")
+        a.initializes("2024-11-05", {"roots": {}, "tasks": {}}, client="editor")
+        params = talk.child_starts()["params"]
+        assert params["protocolVersion"] == "2024-11-05"
+        assert params["capabilities"] == {"roots": {}}
+        assert params["clientInfo"] == {"name": "editor", "version": "1"}

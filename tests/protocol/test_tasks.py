@@ -1,0 +1,155 @@
+"""Whose task is whose, and when one has ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.kit.conversation import (
+    Host,
+    Talk,
+    cancelled,
+    error,
+    notification,
+    progress,
+    request,
+    result,
+)
+
+TASKS: dict[str, Any] = {"tasks": {"list": {}, "requests": {"tools": {"call": {}}}}}
+STATUS = "notifications/tasks/status"
+
+
+def start(talk: Talk, host: Host, name: str = "t", status: str = "working", token: Any = None) -> Any:
+    params: dict[str, Any] = {"name": "x", "task": {}}
+    if token is not None:
+        params["_meta"] = {"progressToken": token}
+    host.says(request(1, "tools/call", params))
+    asked = talk.server.hears(request(..., "tools/call", ...))
+    talk.server.answers(asked, {"task": {"taskId": name, "status": status}})
+    host.hears(result(1, {"task": {"taskId": name, "status": status}}))
+    return asked["id"]
+
+
+def busy(talk: Talk) -> bool:
+    return talk.mux.busy
+
+
+def running(*names: str) -> tuple[Talk, list[Host]]:
+    talk = Talk()
+    talk.child_runs(TASKS)
+    return talk, talk.hosts(*names)
+
+
+def test_progress_goes_on_after_the_call_is_answered_until_the_task_ends() -> None:
+    talk, (a, _) = running("a", "b")
+    with talk:
+        upstream = start(talk, a, token="p")
+        talk.server.says(progress(upstream, 1))
+        a.hears(progress("p", 1))
+        assert talk.mux.busy
+        talk.server.says(notification(STATUS, {"taskId": "t", "status": "working"}), progress(upstream, 2))
+        a.hears(notification(STATUS, ...), progress("p", 2))
+        talk.server.says(notification(STATUS, {"taskId": "t", "status": "completed"}), progress(upstream, 3))
+        a.hears(notification(STATUS, ...))
+        assert not talk.mux.busy
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "ended"),
+    [
+        ("tasks/get", {"result": {"taskId": "t", "status": "working"}}, False),
+        ("tasks/get", {"result": {"taskId": "t", "status": "failed"}}, True),
+        ("tasks/get", {"error": {"code": -32602, "message": "expired"}}, True),
+        ("tasks/get", {"error": {"code": -32603, "message": "busy"}}, False),
+        ("tasks/get", {"error": "?"}, False),
+        ("tasks/cancel", {"result": {"taskId": "t", "status": "cancelled"}}, True),
+        ("tasks/result", {"result": {"content": []}}, True),
+        ("tasks/result", {"error": {"code": 1, "message": "the call failed"}}, True),
+    ],
+)
+def test_an_answer_tells_that_a_task_has_ended(method: str, answer: dict[str, Any], ended: bool) -> None:
+    talk, (a,) = running("a")
+    with talk:
+        start(talk, a)
+        a.says(request(2, method, {"taskId": "t"}))
+        asked = talk.server.hears(request(..., method, {"taskId": "t"}))
+        talk.server.says({"jsonrpc": "2.0", "id": asked["id"], **answer})
+        a.hears({"jsonrpc": "2.0", "id": 2, **answer})
+        assert talk.mux.busy is not ended
+        a.says(request(3, method, {"taskId": "t"}))  # it is still its owner's
+        talk.server.hears(request(..., method, {"taskId": "t"}))
+
+
+def test_a_task_that_ended_at_once_keeps_nothing_busy() -> None:
+    talk, (a,) = running("a")
+    with talk:
+        start(talk, a, status="completed")
+        assert not talk.mux.busy
+
+
+def test_a_name_that_is_used_again_is_the_new_task() -> None:
+    talk, (a, b) = running("a", "b")
+    with talk:
+        old = start(talk, a, token="p")
+        new = start(talk, b, token="p")
+        talk.server.says(progress(old, 1), progress(new, 1))
+        b.hears(progress("p", 1))
+
+
+def test_a_server_may_answer_a_call_for_a_task_with_its_result_or_an_error() -> None:
+    talk, (a,) = running("a")
+    with talk:
+        values: list[dict[str, Any]] = [{"content": []}, {"task": {"taskId": 5}}]
+        for value in values:
+            a.says(request(1, "tools/call", {"name": "x", "task": {}}))
+            talk.server.answers(talk.server.hears(request(..., "tools/call", ...)), value)
+            a.hears(result(1, value))
+        a.says(request(1, "tools/call", {"name": "x", "task": {}}))
+        talk.server.fails(talk.server.hears(request(..., "tools/call", ...)), -32601)
+        a.hears(error(1, -32601))
+        assert not talk.mux.busy
+
+
+def test_a_call_for_a_task_is_not_cancelled_by_a_notification() -> None:
+    talk, (a, _) = running("a", "b")
+    with talk:
+        a.says(request(1, "tools/call", {"name": "x", "task": {}}), cancelled(1))
+        asked = talk.server.hears(request(..., "tools/call", ...))
+        talk.server.answers(asked, {"task": {"taskId": "t"}})
+        a.hears(result(1, ...))
+        a.says(request(1, "tools/call", {"name": "x", "task": {}}))
+        asked = talk.server.hears(request(..., "tools/call", ...))
+        a.leaves()
+        talk.server.answers(asked, {"task": {"taskId": "u"}})
+        assert talk.noted("late") == 1
+
+
+def test_a_task_outlives_neither_its_host_nor_its_child() -> None:
+    talk, (a, b) = running("a", "b")
+    with talk:
+        start(talk, a, "ta")
+        upstream = start(talk, b, "tb", token="p")
+        a.leaves()
+        talk.server.says(notification(STATUS, {"taskId": "ta", "status": "working"}))
+        talk.server.says(notification(STATUS, {"taskId": 5}), notification(STATUS, {"taskId": "unknown"}))
+        assert busy(talk)
+        talk.child_dies()
+        assert not busy(talk)
+        talk.child_runs(TASKS)
+        talk.server.says(progress(upstream, 1))
+        start(talk, b, "t")
+        b.says(request(2, "tasks/get", {"taskId": "tb"}))
+        b.hears(error(2, -32602))
+
+
+def test_an_error_for_a_list_of_tasks_is_passed_on() -> None:
+    talk, (a,) = running("a")
+    with talk:
+        a.says(request(1, "tasks/list"))
+        talk.server.fails(talk.server.hears(request(..., "tasks/list")), -32601)
+        a.hears(error(1, -32601))
+        a.says(request(1, "tasks/list"))
+        talk.server.answers(talk.server.hears(request(..., "tasks/list")), {"x": 1})
+        a.hears(result(1, {"x": 1, "tasks": []}))

@@ -1,0 +1,98 @@
+"""The benchmark measures what it says, and leaves nothing behind; how fast anything is, no test says."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from contrib.bench import __main__ as bench
+from contrib.bench.figures import Bar, Figure, Sample, machine, table
+from contrib.bench.hosts import Host, crowd, flood
+from contrib.bench.place import TINY, BenchError
+from contrib.bench.plan import Plan
+
+SHORT = Plan(rounds=2, calls=5, floods=1, seconds=0.05, crowds=(1, 10), starts=1, connections=2)
+
+
+def test_a_sample_is_compared_repetition_by_repetition() -> None:
+    one, other = Sample.of([2.0, 6.0, 4.0]), Sample.of([1.0, 2.0, 4.0])
+    assert one.median == 4.0
+    assert one.less(other).values == (1.0, 4.0, 0.0)
+    assert one.over(other).values == (2.0, 3.0, 1.0)
+    assert one.plain() == {"median": 4.0, "low": 2.0, "high": 6.0, "values": [2.0, 6.0, 4.0]}
+
+
+def test_a_bar_is_a_limit_in_one_direction() -> None:
+    assert Bar(0.1).met(0.1)
+    assert not Bar(0.1).met(0.2)
+    assert Bar(0.8, at_least=True).met(0.8)
+    assert not Bar(0.8, at_least=True).met(0.7)
+
+
+def test_the_table_shows_every_figure_with_its_bar_and_its_spread() -> None:
+    direct, shared = Sample.of([10.0, 20.0, 12.0]), Sample.of([1234.0, 1300.0, 1200.0])
+    rows = table(
+        [
+            Figure("large", "×", shared.over(direct), Bar(1.5), direct, shared, "ms"),
+            Figure("fast", "×", Sample.of([0.9]), Bar(0.8, at_least=True)),
+            Figure("only told", "MiB", Sample.of([0.1])),
+        ]
+    ).splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert len({len(row) for row in rows}) == 1
+    assert cells[2] == ["large", "12.0 ms", "1,234 ms", "**100 ×**", "65.0 … 123", "≤ 1.50 ×", "missed"]
+    assert cells[3] == ["fast", "", "", "**0.900 ×**", "", "≥ 0.800 ×", "met"]
+    assert cells[4] == ["only told", "", "", "**0.100 MiB**", "", "", ""]
+
+
+def test_the_machine_is_described() -> None:
+    assert all(machine().values())
+
+
+def test_a_crowd_talks_to_a_server_each() -> None:
+    with crowd(TINY, os.environ, 3) as hosts:
+        assert len({host.command_pid for host in hosts}) == 3
+        assert flood(hosts, 0.05) > 0
+        assert len(hosts[0].do("calls", count=7)["nanoseconds"]) == 7
+        assert hosts[0].do("blob", size=100_000)["seconds"] > 0
+        assert hosts[1].do("close") == {"status": 0}
+
+
+def test_a_host_whose_command_ends_is_an_error_of_the_benchmark() -> None:
+    with Host(["/bin/false"], os.environ) as host, pytest.raises(BenchError, match="hung up"):
+        host.do("open")
+
+
+@pytest.mark.slow
+def test_a_whole_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(bench, "QUICK", SHORT)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert bench.main(["--quick", "--json", str(tmp_path / "figures.json")]) == 0
+    written = json.loads((tmp_path / "figures.json").read_text())
+    barred = [figure["what"] for figure in written["figures"] if figure["bar"] is not None]
+    assert written["machine"]["python"]
+    assert len(barred) >= 8
+    assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
+    out, _ = capsys.readouterr()
+    assert all(figure["what"] in out for figure in written["figures"])
+
+
+@pytest.mark.slow
+def test_a_run_that_cannot_go_on_says_why_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> object:
+        raise BenchError("no figure today")
+
+    monkeypatch.setattr(bench, "MEASURES", (broken,))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    broken.__name__ = "broken"
+    assert bench.main(["--quick"]) == 1
+    assert "no figure today" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

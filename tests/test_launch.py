@@ -1,0 +1,237 @@
+"""From configuration to a child: what is shared, what a child gets, and real servers that just work."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisord_mcp.config.models import ServerConfig
+from supervisord_mcp.config.paths import find_paths
+from supervisord_mcp.errors import ConfigError, LaunchError
+from supervisord_mcp.facts import Facts
+from supervisord_mcp.launch import Launch, Launcher
+from supervisord_mcp.runtimes import orphans, tree
+from tests.kit.bounded import bounded
+from tests.runtimes.conformance import ended, read
+
+BASE = {"PATH", "LANG", "HOME", "USER", "LOGNAME"}
+NEVER = (
+    "LD_PRELOAD",
+    "NODE_OPTIONS",
+    "PYTHONPATH",
+    "SMCP_HOME",
+    "LISTEN_FDS",
+    "NOTIFY_SOCKET",
+    "INVOCATION_ID",
+    "X_API",
+)
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+class World:
+    """A launcher with a home of its own."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str] | None = None) -> None:
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.project = folder / "project"
+        self.project.mkdir()
+        self.environ = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", **(environ or {})}
+        self.paths = find_paths({"SMCP_HOME": str(folder / "smcp")}, os.getuid())
+        self.marker = f"t-{folder}/"
+        self.launcher = Launcher(self.paths, self.environ, self.marker, ["~/own"])
+
+    def resolve(self, host: Mapping[str, str] | None = None, project: Path | None = None, **entry: Any) -> Launch:
+        """Resolve an entry for a session."""
+        config = ServerConfig.model_validate({"runtime": "bare", **entry})
+        facts = Facts("files", project=None if project is None else str(project), environ=host or {})
+        return self.launcher.resolve("files", config, facts)
+
+
+@pytest.fixture(autouse=True)
+def _subreaper() -> Iterator[None]:
+    orphans.become_subreaper()
+    yield
+    orphans.reap_strangers()
+    ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_the_base_environment_and_nothing_else(tmp_path: Path) -> None:
+    daemon = {
+        **dict.fromkeys(NEVER, "x"),
+        "LANG": "de_DE.UTF-8",
+        "LC_TIME": "C",
+        "TZ": "Asia/Tokyo",
+        "TMPDIR": "/var/tmp",
+    }
+    world = World(tmp_path, daemon)
+    bare = dict(world.resolve(command=["sh"]).spec.env)
+    assert set(bare) == BASE | {"LC_TIME", "TZ", "TMPDIR"}
+    assert (bare["HOME"], bare["LANG"], bare["TZ"], bare["TMPDIR"]) == (
+        str(world.home),
+        "de_DE.UTF-8",
+        "Asia/Tokyo",
+        "/var/tmp",
+    )
+    inside = dict(world.resolve(command=["sh"], runtime="bwrap").spec.env)
+    assert set(inside) == set(bare)
+    assert (inside["HOME"], inside["USER"], inside["TMPDIR"]) == ("/home/mcp", "mcp", "/tmp")
+
+
+def test_own_variables_win_and_empty_stays_empty(world: World) -> None:
+    env = dict(world.resolve(command=["sh"], env={"HOME": "/elsewhere", "EMPTY": "", "X": "$$1"}).spec.env)
+    assert (env["HOME"], env["EMPTY"], env["X"]) == ("/elsewhere", "", "$1")
+    assert set(env) == BASE | {"EMPTY", "X"}
+
+
+def test_variables_of_the_host_are_used_only_where_named(tmp_path: Path) -> None:
+    world = World(tmp_path, {"BOTH": "daemon", "DAEMON": "daemon", "LD_PRELOAD": "x"})
+    host = {"BOTH": "host", "TOKEN": "s3cret", "NODE_OPTIONS": "x", "PATH": "/host"}
+    launch = world.resolve(host, command=["sh"], inherit=["BOTH", "DAEMON", "UNSET"], env={"T": "${TOKEN}"})
+    env = dict(launch.spec.env)
+    assert {name: env[name] for name in env.keys() - BASE} == {"BOTH": "host", "DAEMON": "daemon", "T": "s3cret"}
+    assert launch.host_variables == {"BOTH", "TOKEN"}
+    assert "/host" not in env["PATH"]
+    assert "s3cret" not in repr(launch)
+    assert "s3cret" not in launch.explain()
+    with pytest.raises(ConfigError, match="TOKEN"):
+        world.resolve(command=["sh"], env={"T": "${TOKEN}"})
+
+
+def test_what_tells_instances_apart(world: World, tmp_path: Path) -> None:
+    entry: dict[str, Any] = {"command": ["sh", "${KEY:-none}"]}
+    one = world.resolve({"KEY": "1", "OTHER": "1"}, **entry)
+    assert one.digest == world.resolve({"KEY": "1", "OTHER": "2"}, **entry).digest
+    different = [
+        world.resolve({"KEY": "2"}, **entry),
+        world.resolve({"KEY": "1"}, **entry, runtime="bwrap"),
+        world.resolve({"KEY": "1"}, **entry, cwd="/"),
+        world.resolve({"KEY": "1"}, **entry, env={"A": "1"}),
+        world.resolve({"KEY": "1"}, **entry, network="host"),
+        world.resolve({"KEY": "1"}, **entry, mounts=[{"path": "/srv"}]),
+        world.resolve({"KEY": "1"}, command=["sh", "1"], args=["2"]),
+    ]
+    assert len({one.digest, *(launch.digest for launch in different)}) == len(different) + 1
+
+
+def test_projects(world: World) -> None:
+    entry: dict[str, Any] = {"command": ["sh", "-c", "pwd"], "mounts": [{"path": "${project}", "access": "rw"}]}
+    launch = world.resolve(project=world.project, runtime="bwrap", **entry)
+    assert (launch.scope, launch.uses_project, launch.spec.cwd) == ("project", True, str(world.project))
+    assert [(mount.path, mount.access) for mount in launch.spec.mounts] == [(str(world.project), "rw")]
+    with pytest.raises(ConfigError, match="project"):
+        world.resolve(runtime="bwrap", **entry)
+    alone = world.resolve(project=world.project, command=["sh"])
+    assert (alone.scope, alone.uses_project, alone.spec.cwd) == ("global", False, str(world.home))
+    assert world.resolve(command=["sh"], runtime="bwrap").spec.cwd is None
+    unseen = world.resolve(project=world.project, command=["sh", "${project}"], runtime="bwrap")
+    assert (unseen.scope, unseen.spec.cwd) == ("project", None)
+    assert world.resolve(project=world.project, command=["sh"], cwd="sub").spec.cwd == f"{world.project}/sub"
+
+
+def test_commands_are_found_without_a_login_shell(world: World) -> None:
+    program = world.home / "own/mcp-own"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    launch = world.resolve(command=["mcp-own"])
+    assert launch.spec.argv == (str(program),)
+    assert dict(launch.spec.env)["PATH"].startswith(f"{world.home}/own:/usr/bin")
+
+
+@bounded(30)
+async def test_a_missing_command_is_said_at_the_start_and_found_later(world: World) -> None:
+    launch = world.resolve(command=["mcp-later"])
+    with pytest.raises(LaunchError, match=r"mcp-later .searched in .*/usr/bin") as caught:
+        await launch.start(lambda: None, lambda _: None)
+    assert not caught.value.retryable
+    _write_program(world.home / "own/mcp-later", "#!/bin/sh\necho here\n")
+    launch = world.resolve(command=["mcp-later"])
+    child = await launch.start(lambda: None, lambda _: None)
+    assert await read(child.stdout) == b"here\n"
+    await child.aclose()
+
+
+@pytest.mark.bwrap
+@bounded(60)
+async def test_scripts_of_the_home_run_in_the_sandbox(world: World) -> None:
+    script = _write_program(world.home / "code/server/run.py", "import other; print(other.NAME)\n")
+    _write_program(world.home / "code/server/other.py", "NAME = 'fine'\n")
+    _write_program(world.home / "secret", "s3cret")
+    world.launcher = Launcher(world.paths, world.environ, world.marker, [os.path.dirname(sys.executable)])
+    launch = world.resolve(command=["python3", str(script)], runtime="bwrap")
+    child = await launch.start(lambda: None, lambda _: None)
+    assert await read(child.stdout) == b"fine\n"
+    await child.aclose()
+    assert str(world.home / "code/server") in launch.prepared().read_only
+    assert str(world.home) not in launch.prepared().read_only
+
+
+@pytest.mark.bwrap
+@pytest.mark.npm
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["mcp-server-time"], "mcp-time"),
+        (["python3", "-m", "mcp_server_time"], "mcp-time"),
+        (["uvx", "mcp-server-time"], "mcp-time"),
+        (["npx", "-y", "@modelcontextprotocol/server-filesystem", "${project}"], "secure-filesystem-server"),
+    ],
+    ids=["script", "module", "uvx", "npx"],
+)
+@bounded(300)
+async def test_real_servers_answer_without_network(world: World, command: list[str], name: str) -> None:
+    environ = {**os.environ, "HOME": str(Path.home())}
+    launcher = Launcher(world.paths, environ, world.marker, [os.path.dirname(sys.executable)])
+    mounts = [{"path": "${project}", "access": "rw"}]
+    config = ServerConfig.model_validate({"command": command, "mounts": mounts})
+    launch = launcher.resolve("real", config, Facts("real", project=str(world.project)))
+    for _ in range(2):
+        phases: list[int] = []
+        child = await launch.start(lambda phases=phases: phases.append(1), lambda _: None)  # type: ignore[misc]
+        os.write(child.stdin, json.dumps(INITIALIZE).encode() + b"\n")
+        answer = json.loads(await read(child.stdout, b"\n", seconds=60))
+        assert answer["result"]["serverInfo"]["name"] == name
+        shown = b" ".join(map(_command_line, tree.marked(world.marker)))
+        assert b"npm exec" not in shown
+        assert b"uvx" not in shown
+        child.close_stdin()
+        assert (await ended(child)).success
+        await child.aclose()
+    assert not phases
+
+
+def test_the_marker_begins_as_the_daemon_says(world: World) -> None:
+    launch = world.resolve(command=["sh"])
+    assert launch.spec.marker == ""
+    assert replace(launch, marker="x").spec == launch.spec
+    assert launch.isolation == world.launcher.isolation(ServerConfig(command=("sh",), runtime="bare")) == "none"
+
+
+def _write_program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def _command_line(entry: Any) -> bytes:
+    return Path(f"/proc/{entry.pid}/cmdline").read_bytes()

@@ -1,0 +1,102 @@
+"""The words for those who wait in vain."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisord_mcp import reasons
+from supervisord_mcp.policy.lifecycle import RESTING, After, Lifecycle, State, Timer
+from supervisord_mcp.runtimes.base import ExitStatus
+
+FAILED = "exit 3; last lines of stderr:\nno such table"
+
+
+@pytest.mark.parametrize("state", [state for state in State if state not in RESTING and state is not State.BACKOFF])
+def test_nobody_is_sent_away_while_a_child_comes_or_goes(state: State) -> None:
+    assert reasons.unavailable("files", Lifecycle(state), 0.0) is None
+
+
+def test_one_that_sleeps_is_woken() -> None:
+    assert reasons.unavailable("files", Lifecycle(), 0.0) is None
+
+
+def test_one_that_was_stopped_is_started_by_a_person() -> None:
+    reason = reasons.unavailable("files", Lifecycle(State.STOPPED), 0.0)
+    assert reason is not None
+    assert reason.text == "server 'files' is stopped; start it with: smcp start files"
+    assert reason.data == {"reason": "server_stopped"}
+
+
+def test_one_that_gave_up_says_why_and_what_to_do() -> None:
+    reason = reasons.unavailable("files", Lifecycle(State.FATAL, cause=f"{FAILED}; the budget is spent"), 0.0)
+    assert reason is not None
+    assert reason.text == (
+        f"server 'files' is not restarted any more: {FAILED}; the budget is spent\nstart it with: smcp start files"
+    )
+    assert reason.data == {"reason": "server_fatal"}
+
+
+def test_one_that_ended_says_how() -> None:
+    reason = reasons.unavailable("files", Lifecycle(State.EXITED, cause="exit 0"), 0.0)
+    assert reason is not None
+    assert (reason.text, reason.data) == ("server 'files' has ended: exit 0", {"reason": "server_exited"})
+
+
+def test_a_long_wait_is_told_and_a_short_one_is_waited() -> None:
+    life = Lifecycle(State.BACKOFF, cause=FAILED, timer=Timer(1, 107.4))
+    reason = reasons.unavailable("files", life, 100.0)
+    assert reason is not None
+    assert reason.text == f"server 'files' failed and is started again in 7 s: {FAILED}"
+    assert reason.data == {"reason": "server_backoff", "retryAfter": 7.4}
+    assert reasons.unavailable("files", life, 107.4 - reasons.PATIENCE) is None
+    assert reasons.unavailable("files", life, 200.0) is None
+
+
+@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
+def test_a_crash_is_told_with_all_that_is_known(state: State) -> None:
+    ending = reasons.ended("files", Lifecycle(state), ExitStatus(code=3), "", "no such table")
+    assert ending.unasked
+    assert ending.cause == FAILED
+    assert ending.reason.text == f"server 'files' ended: {FAILED}"
+    assert ending.reason.data == {
+        "reason": "server_exited",
+        "exitCode": 3,
+        "signal": None,
+        "stderrTail": "no such table",
+    }
+
+
+def test_a_crash_without_a_word() -> None:
+    ending = reasons.ended("files", Lifecycle(State.RUNNING), ExitStatus(signal=11), "", "")
+    assert ending.cause == "killed by SIGSEGV"
+    assert ending.reason.data == {"reason": "server_exited", "exitCode": None, "signal": 11}
+
+
+def test_one_that_we_killed_says_why_and_not_how() -> None:
+    ending = reasons.ended("files", Lifecycle(State.RUNNING), ExitStatus(signal=9), "not reading", "")
+    assert (ending.unasked, ending.cause) == (True, "not reading")
+    assert ending.reason.text == "server 'files' ended: not reading"
+
+
+def test_one_that_did_not_get_ready_in_time() -> None:
+    life = Lifecycle(State.TERMINATING, after=After.CRASH, cause="not ready within 60 s")
+    ending = reasons.ended("files", life, ExitStatus(signal=15), "it closed its stdout", "waiting for a lock")
+    assert ending.unasked
+    assert ending.cause == "not ready within 60 s; last lines of stderr:\nwaiting for a lock"
+    assert ending.reason.data["stderrTail"] == "waiting for a lock"
+
+
+@pytest.mark.parametrize(
+    ("after", "verb"), [(After.STOP, "stopped"), (After.SLEEP, "stopped"), (After.SPAWN, "restarted")]
+)
+def test_what_somebody_wanted_is_no_crash(after: After, verb: str) -> None:
+    ending = reasons.ended("files", Lifecycle(State.KILLING, after=after), ExitStatus(signal=9), "", "bye")
+    assert not ending.unasked
+    assert ending.reason.text == f"server 'files' was {verb}"
+    assert ending.reason.data == {"reason": f"server_{verb}", "exitCode": None, "signal": 9}
+
+
+def test_a_child_that_was_let_go_with_the_daemon() -> None:
+    ending = reasons.ended("files", Lifecycle(State.RUNNING), None, "", "")
+    assert ending.cause == "it was abandoned"
+    assert ending.reason.data == {"reason": "server_exited"}

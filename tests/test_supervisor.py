@@ -1,0 +1,456 @@
+"""Which instances there are, who gets which, and what a person's word and a new configuration do to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from supervisord_mcp.config.models import ServerConfig
+from supervisord_mcp.errors import SmcpError, UnknownServerError
+from supervisord_mcp.facts import Facts
+from supervisord_mcp.supervisor import policy_of
+from tests.kit import probe
+from tests.kit.bounded import bounded
+from tests.kit.daemon import KIT, PYTHON
+from tests.kit.estate import Estate, estate
+from tests.kit.workshop import text
+
+LIMIT = 40
+SESSION = {"scope": "session"}
+PROJECT = {"scope": "project"}
+BROKEN: dict[str, Any] = {"command": ["no-such-program-anywhere"], "runtime": "bare"}
+
+
+def pids(one: Estate, name: str) -> list[int | None]:
+    return [instance.pid for instance in one.instances(name)]
+
+
+# Who shares what
+
+
+@bounded(LIMIT)
+async def test_everybody_shares_a_global_server(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        first, second = await one.greeted("s", project="/a"), await one.greeted("s", project="/b")
+        await first.call("echo")
+        await second.call("echo")
+        assert len(one.journal("s").runs()) == 1
+        (status,) = one.supervisor.status()
+        assert (status.name, status.state, status.sessions, status.scope) == ("s", "RUNNING", 2, "auto")
+        (instance,) = status.instances
+        assert (instance.pid, instance.generation, instance.sessions, instance.isolation) == (
+            one.instance("s").pid,
+            1,
+            2,
+            "none",
+        )
+        assert status.catalogue
+        assert status.last_error is None
+
+
+@bounded(LIMIT)
+async def test_every_session_has_its_own_child_that_ends_with_it(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"entry": SESSION}}) as one:
+        first, second = await one.greeted("s"), await one.greeted("s")
+        await first.call("echo")
+        await second.call("echo")
+        mine, other = pids(one, "s")
+        assert mine != other
+        first.close_stdin()
+        assert await first.over() == "0"
+        await one.left()
+        assert pids(one, "s") == [other]
+        assert not probe.alive(mine or 0)
+        assert text(await second.call("echo", value="still here")) == "still here"
+
+
+@bounded(LIMIT)
+async def test_every_project_has_its_own_child(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.mkdir()
+    b.mkdir()
+    entry = {"command": [PYTHON, "-I", "-S", str(KIT / "fserver.py"), "{}", "${project}"], "runtime": "bare"}
+    async with estate(tmp_path / "home", {"s": entry}) as one:
+        guests = [await one.greeted("s", project=str(project)) for project in (a, b, a)]
+        places = [text(await guest.call("where")) for guest in guests]
+        assert len(one.instances("s")) == 2
+        assert [str(a) in places[0], str(b) in places[1], places[2] == places[0]] == [True, True, False]
+        assert [instance.key.project for instance in one.instances("s")] == [str(a), str(b)]
+        assert sorted(status.project or "" for status in one.supervisor.status()[0].instances) == [str(a), str(b)]
+
+
+@bounded(LIMIT)
+async def test_another_environment_is_another_instance_if_it_matters(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"entry": {"env": {"TOKEN": "${TOKEN:-}"}}}, "t": {}}) as one:
+        for token in ("one", "two", "one"):
+            await one.greeted("s", environ={"TOKEN": token})
+            await one.greeted("t", environ={"TOKEN": token})
+        assert len(one.instances("s")) == 2
+        assert len(one.instances("t")) == 1
+
+
+@bounded(LIMIT)
+async def test_instances_that_nobody_needs_are_forgotten(tmp_path: Path) -> None:
+    servers = {
+        "p": {"entry": PROJECT},
+        "s": {"entry": {"env": {"TOKEN": "${TOKEN:-}"}}},
+    }
+    async with estate(tmp_path, servers) as one:
+        guests = [one.guest("p", project="/tmp") for _ in range(2)]
+        guests += [one.guest("s", environ={"TOKEN": str(number)}) for number in range(3)]
+        assert (len(one.instances("p")), len(one.instances("s"))) == (1, 3)
+        for guest in guests:
+            guest.close_stdin()
+            await guest.over()
+        assert one.instances("p") == []
+        assert len(one.instances("s")) == 1, "the last one tells how the server is"
+
+
+@bounded(LIMIT)
+async def test_what_runs_or_gave_up_is_not_forgotten(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"p": {"entry": PROJECT}, "bad": {**BROKEN, **PROJECT}}) as one:
+        good = await one.greeted("p", project="/tmp")
+        await good.call("echo")
+        bad = one.guest("bad", project="/tmp")
+        await bad.greet()
+        for guest in (good, bad):
+            guest.close_stdin()
+            await guest.over()
+        assert one.instance("p").state == "RUNNING"
+        assert one.instance("bad").state == "FATAL"
+        again = one.guest("bad", project="/tmp")
+        assert "error" in await again.greet()
+        assert one.instance("bad").generation == 1, "who comes later does not start it again"
+
+
+# What a person says
+
+
+@bounded(LIMIT)
+async def test_start_waits_until_it_runs_and_stop_until_it_is_gone(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}, "t": {}}) as one:
+        await one.supervisor.start(["s", "t"])
+        assert [one.instance(name).state for name in ("s", "t")] == ["RUNNING", "RUNNING"]
+        pid = one.instance("s").pid or 0
+        await one.supervisor.start(["s"])
+        assert one.instance("s").pid == pid
+        await one.supervisor.restart(["s"])
+        assert one.instance("s").generation == 2
+        assert not probe.alive(pid)
+        await one.supervisor.stop(["s", "t"])
+        assert [one.instance(name).state for name in ("s", "t")] == ["STOPPED", "STOPPED"]
+        assert not one.supervisor.active
+
+
+@bounded(LIMIT)
+async def test_all_are_tried_although_one_cannot_start(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"a": BROKEN, "b": {}, "c": {**BROKEN, "args": ["x"]}}) as one:
+        with pytest.raises(SmcpError, match="no-such-program") as raised:
+            await one.supervisor.start(["a", "b"])
+        assert (raised.value.code, raised.value.exit_status) == ("launch", 6)
+        assert one.instance("b").state == "RUNNING"
+        with pytest.raises(SmcpError) as raised:
+            await one.supervisor.restart(["a", "c"])
+        assert str(raised.value).count("no-such-program-anywhere") >= 2
+        assert (raised.value.code, raised.value.exit_status) == ("launch", 6)
+        assert {status.name: status.state for status in one.supervisor.status()} == {
+            "a": "FATAL",
+            "b": "RUNNING",
+            "c": "FATAL",
+        }
+
+
+@bounded(LIMIT)
+async def test_an_unknown_name_is_told_with_the_known_ones(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"b": {}, "a": {}}) as one:
+        for verb in (one.supervisor.start, one.supervisor.stop, one.supervisor.restart):
+            with pytest.raises(UnknownServerError, match=r"no server 'x' .*known: a, b\)"):
+                await verb(["x"])
+        await one.supervisor.start(["a"])
+        one.reconfigure({})
+        with pytest.raises(UnknownServerError, match="known: none"):
+            one.supervisor.server("x")
+
+
+@pytest.mark.parametrize("entry", [SESSION, PROJECT])
+@bounded(LIMIT)
+async def test_a_server_that_needs_a_host_cannot_be_started_without_one(entry: dict[str, str], tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"entry": entry}, "t": {}}) as one:
+        with pytest.raises(SmcpError, match="session"):
+            await one.supervisor.start(["s"])
+        assert one.instances("s") == []
+        assert list(one.supervisor.startable) == ["t"]
+        guest = await one.greeted("s", project="/tmp")
+        assert list(one.supervisor.startable) == ["s", "t"]
+        await one.supervisor.start(["s"])
+        assert one.instance("s").state == "RUNNING"
+        assert text(await guest.call("echo", value="x")) == "x"
+
+
+@pytest.mark.parametrize("entry", [{}, SESSION, PROJECT])
+@bounded(LIMIT)
+async def test_what_a_person_stopped_no_host_starts(entry: dict[str, str], tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"entry": entry}}) as one:
+        await one.supervisor.stop(["s"])
+        guest = one.guest("s", project="/tmp")
+        error = (await guest.greet())["error"]
+        assert error["message"] == "server 's' is stopped; start it with: smcp start s"
+        assert one.journal("s").runs() == []
+        guest.close_stdin()
+        await guest.over()
+        await one.supervisor.stop(["s"])
+        if entry:
+            await one.supervisor.start(["s"])
+            assert one.instances("s") == [], "hosts may start it again"
+        else:
+            await one.supervisor.start(["s"])
+            assert one.instance("s").state == "RUNNING"
+        later = await one.greeted("s", project="/tmp")
+        assert text(await later.call("echo", value="x")) == "x"
+
+
+@bounded(LIMIT)
+async def test_eager_servers_start_by_themselves(tmp_path: Path) -> None:
+    eager = {"start": "eager"}
+    servers = {
+        "s": {"entry": {**eager, "idle_timeout": "100ms"}},
+        "lazy": {},
+        "own": {"entry": {**eager, **SESSION}},
+        "bad": {**BROKEN, **eager},
+    }
+    async with estate(tmp_path, servers) as one:
+        one.supervisor.start_eager(one.config.servers)
+        await one.until(lambda: one.instance("s").state == "RUNNING" and one.instance("bad").state == "FATAL")
+        assert one.instances("lazy") == one.instances("own") == []
+        assert [event.server for event in one.events("not-started")] == ["own"]
+        with pytest.raises(TimeoutError), anyio.fail_after(0.4):
+            await one.until(lambda: one.instance("s").state != "RUNNING")
+        await one.supervisor.stop(["s"])
+        one.supervisor.start_eager(["s", "bad"])
+        assert one.instance("s").state == "STOPPED"
+        assert one.instance("bad").generation == 1
+
+
+@bounded(LIMIT)
+async def test_shutting_down_waits_for_those_that_are_leaving(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"entry": SESSION, "busy_at_eof": 200}, "t": {}}) as one:
+        guest = await one.greeted("s")
+        await guest.call("echo")
+        await one.supervisor.start(["t"])
+        guest.close_stdin()
+        await guest.over()
+        assert one.instances("s") == []
+        assert one.supervisor.active
+        await one.supervisor.shut_down()
+        assert one.journal("s").events("leaving")[-1]["why"] == "eof"
+        assert one.journal("t").events("leaving")[-1]["why"] == "eof"
+
+
+# A new configuration
+
+
+@bounded(LIMIT)
+async def test_what_is_the_same_is_left_alone(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        guest = await one.greeted("s")
+        slow = guest.post_call("slow", seconds=0.3)
+        await one.journal("s").wait(lambda j: j.calls("slow"))
+        pid = one.instance("s").pid
+        one.reconfigure({"s": {}})
+        one.reconfigure({"s": {}, "t": {}})
+        assert text(await guest.answer(slow)) == "slow"
+        assert one.instance("s").pid == pid
+
+
+@bounded(LIMIT)
+async def test_only_new_rules_keep_the_child_and_its_calls(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        guest = await one.greeted("s")
+        slow = guest.post_call("slow", seconds=0.3)
+        await one.journal("s").wait(lambda j: j.calls("slow"))
+        pid = one.instance("s").pid
+        one.reconfigure({"s": {"entry": {"idle_timeout": "200ms", "restart": "never"}}})
+        assert one.instance("s").pid == pid
+        assert text(await guest.answer(slow)) == "slow"
+        await one.until(lambda: one.instance("s").state == "STOPPED")
+        assert one.instance("s").blueprint.policy.restart.mode == "never"
+        assert guest.verdict is None
+        assert not guest.ended
+
+
+@bounded(LIMIT)
+async def test_new_rules_of_the_daemon_reach_every_server(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        guest = await one.greeted("s")
+        await guest.call("echo")
+        pid = one.instance("s").pid
+        one.reconfigure({"s": {}}, {"max_message": "2M"})
+        assert one.instance("s").blueprint.max_message == 2 << 20
+        assert one.instance("s").pid == pid
+
+
+@bounded(LIMIT)
+async def test_a_changed_server_moves_its_sessions(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"busy_at_eof": 200}}) as one:
+        first, second = await one.greeted("s"), await one.greeted("s")
+        await first.ask("resources/subscribe", {"uri": "res://r1"})
+        slow = first.post_call("slow", seconds=60)
+        await one.journal("s").wait(lambda j: j.calls("slow"))
+        await one.until(lambda: one.events("catalogue"))
+        old = one.instance("s")
+        pid = old.pid or 0
+        one.reconfigure({"s": {"tools_extra": 1}})
+        new = one.instance("s")
+        assert new is not old
+        error = (await first.answer(slow))["error"]
+        assert error["message"] == "server 's' was changed in the configuration while this request was open"
+        assert error["data"] == {"reason": "server_changed"}
+        assert text(await second.call("echo", value="new")) == "new"
+        assert not probe.alive(pid), "never two at a time: one may hold a lock"
+        for guest in (first, second):
+            await guest.note("notifications/tools/list_changed")
+            assert not guest.notes("notifications/prompts/list_changed")
+            assert len((await guest.ask("tools/list"))["result"]["tools"]) == 17
+        await first.call("touch", uri="res://r1")
+        assert await first.note("notifications/resources/updated", 1)
+        assert len(one.journal("s").runs()) == 2
+
+
+@bounded(LIMIT)
+async def test_a_removed_server_ends_its_sessions(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}, "t": {}}) as one:
+        guest, other = await one.greeted("s"), await one.greeted("t")
+        slow = guest.post_call("slow", seconds=60)
+        await one.journal("s").wait(lambda j: j.calls("slow"))
+        one.reconfigure({"t": {}})
+        assert await guest.over() == "4 server 's' was removed in the configuration"
+        assert (await guest.answer(slow))["error"]["data"] == {"reason": "server_removed"}
+        assert one.instances("s") == []
+        assert text(await other.call("echo", value="t")) == "t"
+        assert (await one.guest("s").over()).startswith("no 4 no server 's'")
+
+
+@bounded(LIMIT)
+async def test_a_server_that_can_no_longer_be_resolved_ends_its_sessions(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        guest = await one.greeted("s")
+        one.reconfigure({"s": {"entry": {"env": {"X": "${NOT_SET_ANYWHERE}"}}}})
+        assert "NOT_SET_ANYWHERE" in await guest.over()
+
+
+@pytest.mark.parametrize(("before", "after"), [({}, SESSION), (SESSION, {}), ({}, PROJECT), (PROJECT, {})])
+@bounded(LIMIT)
+async def test_another_scope_is_another_instance(before: dict[str, str], after: dict[str, str], tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"entry": before}}) as one:
+        first, second = await one.greeted("s", project="/tmp"), await one.greeted("s", project="/tmp")
+        one.reconfigure({"s": {"entry": after}})
+        for guest in (first, second):
+            assert text(await guest.call("echo", value="x")) == "x"
+        assert len(one.instances("s")) == (2 if after is SESSION else 1)
+
+
+@bounded(LIMIT)
+async def test_a_change_while_the_new_child_starts_is_followed(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        guest = await one.greeted("s")
+        await guest.call("echo")
+        one.reconfigure({"s": {"init_delay": 60_000}})
+        held = guest.post_call("echo", value="held")
+        await one.journal("s").wait(lambda j: len(j.runs()) == 2)
+        one.reconfigure({"s": {}})
+        assert (await guest.answer(held))["error"]["data"] == {"reason": "server_changed"}
+        assert text(await guest.call("echo", value="back")) == "back"
+        await one.left()
+        assert len(probe.find([one.marker])) == 1
+
+
+@bounded(LIMIT)
+async def test_an_instance_with_an_old_name_hurts_no_new_one(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"entry": PROJECT}}) as one:
+        guest = await one.greeted("s", project="/tmp")
+        await guest.call("echo")
+        old = one.instance("s")
+        one.reconfigure({})
+        one.reconfigure({"s": {"entry": PROJECT}})
+        later = await one.greeted("s", project="/tmp")
+        new = one.instance("s")
+        assert new.key == old.key
+        one.supervisor.released(old)
+        assert one.instance("s") is new
+        assert text(await later.call("echo", value="x")) == "x"
+
+
+@bounded(LIMIT)
+async def test_a_stopped_server_stays_stopped_over_a_change(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        guest = await one.greeted("s")
+        await one.supervisor.stop(["s"])
+        one.reconfigure({"s": {"entry": {"start": "eager"}, "tools_extra": 1}})
+        assert (await guest.call("echo"))["error"]["data"] == {"reason": "server_stopped"}
+        assert len(one.journal("s").runs()) == 1
+        one.reconfigure({})
+        one.reconfigure({"s": {}})
+        later = await one.greeted("s")
+        assert text(await later.call("echo", value="x")) == "x", "a new one of that name was not stopped"
+
+
+# Reports
+
+
+@bounded(LIMIT)
+async def test_entries_tell_what_is_configured_and_known(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}, "a": {"entry": SESSION}}) as one:
+        a, s = one.supervisor.entries()
+        assert (a.name, a.scope, a.catalogue, a.tools) == ("a", "session", False, None)
+        assert (s.name, s.runtime, s.start, s.network) == ("s", "bare", "on-demand", "none")
+        await one.supervisor.start(["s"])
+        await one.until(lambda: one.events("catalogue"))
+        s = one.supervisor.entries()[1]
+        assert (s.catalogue, s.tools) == (True, 16)
+        catalogue = one.supervisor.catalogue_of("s")
+        assert catalogue is not None
+
+
+@bounded(LIMIT)
+async def test_a_server_shows_the_worst_of_its_instances(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"entry": {"env": {"CODE": "${CODE}"}, "budget": {"restarts": 0}}}}) as one:
+        good, bad = await one.greeted("s", environ={"CODE": "a"}), await one.greeted("s", environ={"CODE": "b"})
+        await good.call("echo")
+        await bad.call("crash", code=3, stderr="why")
+        (status,) = one.supervisor.status()
+        assert (status.state, status.sessions) == ("FATAL", 2)
+        assert "why" in (status.last_error or "")
+        assert [instance.state for instance in status.instances] == ["RUNNING", "FATAL"]
+
+
+def test_the_rules_of_a_server_are_those_of_its_entry() -> None:
+    entry = {
+        "command": ["x"],
+        "start_timeout": "5s",
+        "install_timeout": "6s",
+        "stop_grace": "7s",
+        "restart": "always",
+        "backoff": {"first": "1s", "most": "2s", "reset_after": "3s"},
+        "budget": {"restarts": 4, "within": "8s"},
+    }
+    policy = policy_of(ServerConfig.model_validate(entry))
+    assert (policy.start_timeout, policy.install_timeout, policy.stop_grace) == (5.0, 6.0, 7.0)
+    restart = policy.restart
+    assert (restart.mode, restart.backoff.first, restart.backoff.most, restart.backoff.reset_after) == (
+        "always",
+        1.0,
+        2.0,
+        3.0,
+    )
+    assert (restart.budget.restarts, restart.budget.within) == (4, 8.0)
+
+
+@bounded(LIMIT)
+async def test_keys_of_sessions_are_never_used_again(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        keys = [one.supervisor.next_key() for _ in range(3)]
+        assert len(set(keys)) == 3
+        assert one.supervisor.scope(Facts("s")) == "global"
