@@ -198,7 +198,12 @@ def real() -> Iterator[Groups]:
         pytest.skip("no cgroups may be made here")
     yield groups
     groups.close()
-    assert not [name for place in groups.hierarchy.places for name in os.listdir(place) if name.startswith("smcp-")]
+    assert not [
+        name
+        for place in groups.hierarchy.places
+        for name in os.listdir(place)
+        if name.startswith(f"smcp-{os.getpid()}-")
+    ]
 
 
 def test_the_kernel_plays_along(real: Groups) -> None:

@@ -40,7 +40,12 @@ def groups() -> Iterator[Groups]:
         pytest.skip("no cgroups may be made here")
     yield found
     found.close()
-    left = [name for place in found.hierarchy.places for name in os.listdir(place) if name.startswith("smcp-")]
+    left = [
+        name
+        for place in found.hierarchy.places
+        for name in os.listdir(place)
+        if name.startswith(f"smcp-{os.getpid()}-")
+    ]
     assert left == []
 
 
