@@ -27,6 +27,7 @@ from supervisord_mcp.packages.requests import Request
 from supervisord_mcp.packages.settings import Settings, find_settings
 from supervisord_mcp.packages.store import Shelf, discard, forget, locked
 from supervisord_mcp.runtimes.base import ExitStatus, LaunchSpec, Mount, Runtime
+from supervisord_mcp.runtimes.limits import Limits
 from supervisord_mcp.runtimes.roots import runtime_roots
 
 _FRESH_SECONDS = 86400
@@ -34,6 +35,8 @@ _RETRY_SECONDS = 3600
 _REFRESH_LIMIT = 120
 _LINES = 40
 _LINE_LENGTH = 500
+#: Package managers work on many files with many threads at once, and may compile.
+_LIMITS = Limits(memory=2 << 30, pids=512, nofile=8192, tmp=1 << 30)
 _BREAK = re.compile(rb"[\r\n]+")
 
 
@@ -172,6 +175,7 @@ def _spec(
         network="host",
         # What is installed belongs to whoever runs the daemon, so that no server can change it for the next.
         as_root=True,
+        limits=_LIMITS,
     )
 
 

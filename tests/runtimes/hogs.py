@@ -26,7 +26,7 @@ subprocess.run([sys.executable, "-I", "-c", {MEMORY!r}], stdin=subprocess.DEVNUL
 print("alive", flush=True)
 sys.stdin.read()
 """
-#: Forks until it is refused, at most 300 times; says how often it worked, and fails at end of file.
+#: Forks until it is refused, at most 300 times; says how often it worked, and fails at the next line.
 FORKS = """
 import os, sys, time
 done = 0
@@ -38,10 +38,10 @@ try:
         done += 1
 except OSError as error:
     print("refused", done, flush=True)
-    sys.stdin.read()
+    sys.stdin.readline()
     sys.exit(3)
 print("all", done, flush=True)
-sys.stdin.read()
+sys.stdin.readline()
 """
 
 

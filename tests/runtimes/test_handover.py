@@ -63,8 +63,8 @@ async def test_a_failed_set_up_starts_nothing(tmp_path: Path, text: str, cause: 
 @bounded(30)
 async def test_a_sandbox_that_is_gone_before_it_is_limited_is_explained(tmp_path: Path) -> None:
     gone = "os.write(info, b'{\"child-pid\": 4194305}'); os.close(info)"
-    said = "print('loopback: Failed RTM_NEWADDR', file=sys.stderr)"
-    error = await _error(_stub(tmp_path, f"{gone}; {said}"), tmp_path / "canary")
+    said = "print('loopback: Failed RTM_NEWADDR', file=sys.stderr, flush=True)"
+    error = await _error(_stub(tmp_path, f"{said}; {gone}"), tmp_path / "canary")
     assert isinstance(error, IsolationError)
     assert "AppArmor" in error.message
 
