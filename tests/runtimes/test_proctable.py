@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 from supervisord_mcp.runtimes import proctable
 from supervisord_mcp.runtimes.proctable import Entry
@@ -53,7 +54,12 @@ def test_finds_the_marker() -> None:
     with subprocess.Popen(
         ["sleep", "100"], env={"A": "SMCP_INSTANCE=no", "SMCP_INSTANCE": "d-1=2", "SMCP_INSTANCE_B": "no"}
     ) as process:
-        assert proctable.marker(process.pid) == "d-1=2"
+        # For a moment after its execve a process has no environment yet.
+        for _ in range(100):
+            if found := proctable.marker(process.pid):
+                break
+            time.sleep(0.01)
+        assert found == "d-1=2"
         process.kill()
 
 
