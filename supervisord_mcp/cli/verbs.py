@@ -21,7 +21,7 @@ def start(names: ServerNames = None, everything: AllServers = False) -> None:
 def stop(names: ServerNames = None, everything: AllServers = False) -> None:
     """Stop servers and wait until nothing of them is left.
 
-    The next call of a host starts them again.
+    They stay stopped, whatever hosts ask for, until `smcp start` or `smcp restart`.
     """
     servers = chosen(names, everything)
     with connected() as client, busy(f"stopping {_said(servers)}"):
