@@ -24,7 +24,7 @@ from supervisord_mcp.runtimes.tree import Tree
 #: none of their own code runs any more.
 _STUCK_SECONDS = 10.0
 _SWEEP_SECONDS = (0.002, 0.1)
-#: How long the processes of a sandbox have with a polite signal before the one gets it whose end takes them along: a
+#: How long a process in a sandbox has with a polite signal before its parents get it, whose end can take it along: a
 #: shell that waits for the server behind it ends at once.
 _HEAD_START = 0.1
 #: How often an orphan that cannot be told apart is looked at again: an execve takes no longer.
@@ -134,20 +134,21 @@ class ProcessChild(Child):
         if self.exited:
             return
         self._last_signal = number
-        holder = self._holder()
-        self._signalled = self._tree.signal(number, skip=self._wrappers | holder)
-        if holder:
+        parents = self._parents()
+        self._signalled = self._tree.signal(number, skip=self._wrappers | parents)
+        if parents:
             self._loop.call_later(_HEAD_START, self._signal_rest, number)
 
     def _signal_rest(self, number: int) -> None:
         if self._asked and not self.exited:
             self._signalled |= self._tree.signal(number, skip=self._signalled | self._wrappers)
 
-    def _holder(self) -> frozenset[int]:
-        """Return the first process of a sandbox, if it has others: they are killed by the kernel when it ends."""
-        inside = [entry for entry in self._tree.members() if entry.pid not in self._wrappers] if self._wrappers else []
-        first = next((entry.pid for entry in inside if entry.ppid in self._wrappers), None)
-        return frozenset() if first is None or len(inside) < 2 else frozenset({first})
+    def _parents(self) -> frozenset[int]:
+        """Return the processes of a sandbox that have others; when the first of them ends, the kernel kills the rest."""
+        if not self._wrappers:
+            return frozenset()
+        inside = [entry for entry in self._tree.members() if entry.pid not in self._wrappers]
+        return frozenset(entry.pid for entry in inside) & frozenset(entry.ppid for entry in inside)
 
     def kill(self) -> None:
         """End every process of the tree at once (SIGKILL); a tree that is gone is no error."""
@@ -186,13 +187,12 @@ class ProcessChild(Child):
     def _leader_exited(self) -> None:
         self._loop.remove_reader(self._pidfd)
         self._give_up = self._loop.time() + _STUCK_SECONDS
-        if self._asked and self._last_signal is not None:
-            # What the leader started while it was being asked to end has not heard of it.
-            self._tree.signal(self._last_signal, skip=self._signalled | self._wrappers)
         self._sweep(_SWEEP_SECONDS[0])
 
     def _sweep(self, pause: float) -> None:
         if self._asked and self._tree.members():
+            if self._last_signal is not None:
+                self._signal_rest(self._last_signal)  # what was started meanwhile has not heard of it
             self._give_up = self._loop.time() + _STUCK_SECONDS
             self._loop.call_later(pause, self._sweep, min(pause * 2, _SWEEP_SECONDS[1]))
             return
