@@ -10,7 +10,7 @@ import os
 import pwd
 import stat
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -41,11 +41,15 @@ from supervisord_mcp.shim import home_directory
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where the daemon runs: ``environ`` is its own environment, ``path`` is where commands are searched."""
+    """Where the daemon runs: ``environ`` is its own environment, ``path`` is where commands are searched.
+
+    ``own`` are the directories of smcp that no sandbox may show: its sockets, its configuration, its state.
+    """
 
     environ: Mapping[str, str] = field(repr=False)
     home: str
     path: tuple[str, ...]
+    own: tuple[str, ...] = ()
 
     def find(self, name: str) -> str:
         """Return the absolute path of a program. Raise `LaunchError` that names what was searched."""
@@ -114,6 +118,7 @@ class Launch:
         roots = runtime_roots(spec.argv, dict(spec.env), cwd=spec.cwd, home=self.machine.home, writable=writable)
         if installed is not None:
             roots = (*roots, installed.read_only)
+        _keep_own((*roots, *(mount.path for mount in spec.mounts)), self.machine.own)
         as_root = spec.as_root or (os.geteuid() == 0 and any(map(_is_closed, roots)))
         return replace(spec, read_only=roots, as_root=as_root)
 
@@ -142,6 +147,7 @@ class Launcher:
         self._path = path
         self._packages = Packages(paths.cache_dir / "packages")
         self._config_file = paths.config_file
+        self._own = tuple(os.path.realpath(p) for p in (paths.runtime_dir, paths.config_dir, paths.state_dir))
         #: Where each server is defined, for errors.
         self.origins: Mapping[str, Origin] = {}
         self._runtimes = runtimes or make_runtimes()
@@ -157,7 +163,7 @@ class Launcher:
         """
         variables = Variables({**self._environ, **facts.environ}, facts.project, self._home)
         done = resolve(name, config, variables, self.origins.get(name) or Origin(Path(self._config_file), None))
-        machine = Machine(self._environ, self._home, search_path(self._path, self._environ, self._home))
+        machine = Machine(self._environ, self._home, search_path(self._path, self._environ, self._home), self._own)
         runtime = self._runtimes[config.runtime]
         program = machine.find_or_none(done.argv[0])
         argv = done.argv if program is None or recognise(done.argv) else (program, *done.argv[1:])
@@ -184,6 +190,19 @@ class Launcher:
             packages=self._packages,
             marker=self._marker,
         )
+
+
+def _keep_own(shown: Iterable[str], own: Iterable[str]) -> None:
+    """Raise `LaunchError` if a sandbox would show directories of smcp: who has them has every other server."""
+    for path in shown:
+        real = os.path.realpath(path)
+        for directory in own:
+            if os.path.commonpath((real, directory)) in (real, directory):
+                raise LaunchError(
+                    f"mount of {path}: it would give the server {directory}, which belongs to smcp itself",
+                    remedy="Name only the directories that the server needs.",
+                    retryable=False,
+                )
 
 
 def make_runtimes(

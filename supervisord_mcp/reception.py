@@ -80,6 +80,8 @@ class Reception:
     def close_all(self, text: str = "") -> None:
         """End every session orderly: the shims must not come back."""
         for session in list(self._sessions.values()):
+            if (instance := self._where.get(session.key)) is not None:
+                instance.fail_session(session.key, "the smcp daemon was stopped", "daemon_stopped")
             session.finish(0, text)
 
     # Coming

@@ -139,17 +139,12 @@ class ManagedServer:
     @property
     def pid(self) -> int | None:
         """The process id of the child, while there is one."""
-        return self._conduit.child.pid if self._conduit is not None else None
+        return self.child.pid if self.child is not None else None
 
     @property
-    def limits(self) -> tuple[str, ...]:
-        """The limits of the child, each with what enforces it."""
-        return self._conduit.child.limits if self._conduit is not None else ()
-
-    @property
-    def user(self) -> str:
-        """Whom the child runs as, where that is a question."""
-        return self._conduit.child.user if self._conduit is not None else ""
+    def child(self) -> Child | None:
+        """The child, while there is one."""
+        return self._conduit.child if self._conduit is not None else None
 
     @property
     def uptime(self) -> float | None:

@@ -349,8 +349,8 @@ def instance_status(instance: ManagedServer) -> InstanceStatus:
         last_error=instance.last_error or None,
         phase=instance.phase or None,
         isolation=instance.blueprint.isolation,
-        user=instance.user,
-        limits=instance.limits,
+        user=instance.child.user if instance.child is not None else "",
+        limits=instance.child.limits if instance.child is not None else (),
     )
 
 

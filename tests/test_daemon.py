@@ -105,6 +105,21 @@ async def test_it_serves_and_ends_in_order() -> None:
         assert d.journal("s").events("leaving")[-1]["why"] == "eof"
 
 
+@bounded(LIMIT)
+async def test_open_calls_are_answered_before_it_ends() -> None:
+    async with daemon(bare("s")) as d:
+        host = await d.connected("s")
+        call = host.post_call("slow", seconds=60)
+        await d.journal("s").wait(lambda j: j.calls("slow"))
+        assert await d.control("down") is None
+        answer = await host.answer_of(call)
+        assert answer.error is not None
+        assert answer.error["data"] == {"reason": "daemon_stopped"}
+        assert await host.exit_status() == 0
+        assert d.process is not None
+        assert await d.ended(d.process.pid) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @bounded(LIMIT)
 async def test_a_signal_ends_it_in_order(number: int) -> None:

@@ -187,6 +187,15 @@ async def test_scripts_of_the_home_run_in_the_sandbox(world: World) -> None:
     assert str(world.home) not in launch.prepared().read_only
 
 
+@pytest.mark.parametrize("place", ["smcp", "smcp/run", "smcp/config/conf.d", "smcp/state", "."])
+def test_no_sandbox_shows_what_belongs_to_smcp(world: World, tmp_path: Path, place: str) -> None:
+    launch = world.resolve(command=["cat"], runtime="bwrap", mounts=[{"path": str(tmp_path / place)}])
+    with pytest.raises(LaunchError, match="belongs to smcp itself") as caught:
+        launch.prepared()
+    assert not caught.value.retryable
+    world.resolve(command=["cat"], runtime="bwrap", mounts=[{"path": str(world.project)}]).prepared()
+
+
 def test_limits_are_those_of_the_entry_and_part_of_the_digest(world: World) -> None:
     launch = world.resolve(command=["sh"], limits={"memory": "64M", "pids": "off", "cpu": 0.5})
     assert launch.spec.limits == replace(DEFAULTS, memory=64 << 20, pids=None, cpu=0.5)

@@ -81,6 +81,8 @@ def _plan_python(request: Request, place: Path, cache: Path, find: Find) -> Plan
     used = (python,) if python.startswith("/") else ()
     if uv := find("uv"):
         env = {"UV_CACHE_DIR": str(cache), "UV_LINK_MODE": "copy", "UV_PYTHON_INSTALL_DIR": str(cache / "python")}
+        # The certificates of the machine, as npm and pip may have them; older versions of uv know the second name.
+        env |= {"UV_SYSTEM_CERTS": "true", "UV_NATIVE_TLS": "true"}
         make = (uv, "venv", "--python", python, venv)
         return Plan((make, (uv, "pip", "install", "--python", inside, "--", *request.requirements)), env, used)
     if not used:

@@ -144,7 +144,7 @@ class ProcessChild(Child):
             self._signalled |= self._tree.signal(number, skip=self._signalled | self._wrappers)
 
     def _parents(self) -> frozenset[int]:
-        """Return the processes of a sandbox that have others; when the first of them ends, the kernel kills the rest."""
+        """Return the processes of a sandbox that have others: when the first one ends, the kernel kills the rest."""
         if not self._wrappers:
             return frozenset()
         inside = [entry for entry in self._tree.members() if entry.pid not in self._wrappers]
