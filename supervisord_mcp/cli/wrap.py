@@ -19,6 +19,8 @@ from supervisord_mcp.config.paths import Paths, find_paths
 from supervisord_mcp.config.variables import escape
 from supervisord_mcp.errors import SmcpError, UsageError
 
+#: What marks a word after the program as a script of the working directory, if there is a file of that name.
+_SCRIPTS: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb", ".jar"})
 _USAGE: Final = "smcp wrap [--name NAME] [--project DIR] [OPTIONS] -- COMMAND…    (smcp wrap --help shows the options)"
 #: Seconds after which the daemon surely has what another ``wrap`` registered and told it.
 _FRESH: Final = 30.0
@@ -65,11 +67,18 @@ def parse(argv: Sequence[str]) -> Wish:
                 raise UsageError(f"{option} needs a value before --", remedy=_USAGE)
             value = options.pop(0)
         _take(wish, option, value)
-    program = wish.command[0]
-    if "/" in program and not program.startswith("/") and Path(program).exists():
-        # In the configuration a relative path belongs to the project; here it belongs to where the host started us.
-        wish.command[0] = str(Path(program).absolute())
+    # In the configuration a relative path belongs to the project; here it belongs to where the host started us.
+    wish.command = [
+        str(Path(word).absolute()) if _is_script(word, first=n == 0) else word for n, word in enumerate(wish.command)
+    ]
     return wish
+
+
+def _is_script(word: str, *, first: bool) -> bool:
+    """Whether a word names a file below the working directory: a path, or after the program a name with a suffix."""
+    path = Path(word)
+    named = "/" in word or (not first and path.suffix in _SCRIPTS)
+    return named and not path.is_absolute() and path.is_file()
 
 
 def _take(wish: Wish, option: str, value: str) -> None:

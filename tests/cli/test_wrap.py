@@ -109,6 +109,14 @@ def test_a_relative_program_is_that_of_the_host(smcp: Smcp, home: Path, connecte
     assert wrapped(home)["weather"]["command"] == [str(home / "weather.py"), "./data"]
 
 
+@pytest.mark.parametrize("script", ["srv.py", "build/srv.py", "./srv.py"])
+def test_a_relative_script_is_that_of_the_host(smcp: Smcp, home: Path, connected: list[list[str]], script: str) -> None:
+    (home / "build").mkdir(exist_ok=True)
+    (home / script).touch()
+    smcp("wrap", "--", "python3", script, "data.py")
+    assert wrapped(home)["srv"]["command"] == ["python3", str((home / script).absolute()), "data.py"]
+
+
 def test_a_name(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
     for _ in range(2):
         assert smcp("wrap", "--name", "sky", "--network", "host", "--", "weather", "$x").status == 0
