@@ -208,6 +208,7 @@ def test_status_has_the_form_of_the_contract() -> None:
         "scope",
         "runtime",
         "isolation",
+        "network",
         "start",
         "catalogue",
         "sessions",
@@ -227,6 +228,8 @@ def test_status_has_the_form_of_the_contract() -> None:
         "last_error",
         "phase",
         "isolation",
+        "user",
+        "limits",
     }
 
 
