@@ -283,7 +283,8 @@ def _write(path: str, value: str) -> None:
 
 def _failure(path: str, error: OSError) -> IsolationError:
     return IsolationError(
-        f"cgroup {path}: {error.strerror}", remedy="See which limits can be enforced on this machine: smcp doctor."
+        f"cgroup {path}: {error.strerror}",
+        remedy="Run the daemon where it may make control groups (systemd: Delegate=yes).",
     )
 
 

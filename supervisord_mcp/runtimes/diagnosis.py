@@ -89,7 +89,7 @@ def explain_failure(text: str) -> tuple[str, str]:
             cause, remedy = _forbidden_namespaces(known.remedy)
             return cause, f"{remedy} {_WITHOUT}"
         return known.cause, known.remedy if _WITHOUT in known.remedy else f"{known.remedy} {_WITHOUT}"
-    return "", f"See what is missing: smcp doctor. {_WITHOUT}"
+    return "", _WITHOUT
 
 
 def failure(name: str, text: str) -> SmcpError:

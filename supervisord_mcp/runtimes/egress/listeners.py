@@ -75,7 +75,7 @@ class NamespaceAgent:
                 said = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
                 raise IsolationError(
                     f"no listeners could be made in the network of the sandbox: {said}",
-                    remedy='Use network = "none" if the server needs no network. See what is missing: smcp doctor.',
+                    remedy='Use network = "none" if the server needs no network.',
                 ) from error
             except BaseException:
                 for made in sockets:
