@@ -35,6 +35,7 @@ from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
 from supervisord_mcp.runtimes import cgroup, orphans, tree
 from supervisord_mcp.runtimes.egress.meter import Contact
+from supervisord_mcp.runtimes.landlock import places
 from supervisord_mcp.runtimes.process import secure_standard_fds
 from supervisord_mcp.server import Surroundings
 from supervisord_mcp.shim import pointer_file
@@ -111,8 +112,10 @@ class Daemon:
         """Serve until told to end."""
         orphans.become_subreaper()
         await anyio.to_thread.run_sync(tree.kill_marked, self._marker)
+        # What servers of a daemon that was killed had for themselves; they are gone now.
+        await anyio.to_thread.run_sync(places.remove, str(self._paths.private_dir))
         groups = await anyio.to_thread.run_sync(cgroup.prepare)
-        self._runtimes = make_runtimes(groups, self._config.daemon.uids, self._note_contact)
+        self._runtimes = make_runtimes(self._paths.private_dir, groups, self._config.daemon.uids, self._note_contact)
         try:
             await self._serve(endpoint)
         finally:

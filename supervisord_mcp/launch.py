@@ -33,6 +33,7 @@ from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.egress.proxy import Surroundings as EgressSurroundings
 from supervisord_mcp.runtimes.identity import Identities
+from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
 from supervisord_mcp.runtimes.limits import Limits
 from supervisord_mcp.runtimes.roots import runtime_roots
 from supervisord_mcp.runtimes.search import find_command, search_path
@@ -150,7 +151,7 @@ class Launcher:
         self._own = tuple(os.path.realpath(p) for p in (paths.runtime_dir, paths.config_dir, paths.state_dir))
         #: Where each server is defined, for errors.
         self.origins: Mapping[str, Origin] = {}
-        self._runtimes = runtimes or make_runtimes()
+        self._runtimes = runtimes or make_runtimes(paths.private_dir)
 
     def isolation(self, config: ServerConfig) -> str:
         """Return what the runtime of a server gives."""
@@ -206,16 +207,24 @@ def _keep_own(shown: Iterable[str], own: Iterable[str]) -> None:
 
 
 def make_runtimes(
-    groups: Groups | None = None, uids: range | None = None, report: Callable[[Contact], None] | None = None
+    private: Path,
+    groups: Groups | None = None,
+    uids: range | None = None,
+    report: Callable[[Contact], None] | None = None,
 ) -> dict[str, Runtime]:
     """Return every runtime by its name in the configuration.
 
-    ``groups`` are the cgroups of the daemon, ``uids`` the users that servers of a daemon run by root have, and
-    ``report`` is told of what sandboxes with rules reach, and do not.
+    ``private`` is where a runtime without mounts makes what a server has for itself. ``groups`` are the cgroups of the
+    daemon, ``uids`` the users that servers of a daemon run by root have, and ``report`` is told of what sandboxes with
+    rules reach, and do not.
     """
     identities = None if uids is None else Identities(uids.start, len(uids))
     around = EgressSurroundings() if report is None else EgressSurroundings(report=report)
-    made: tuple[Runtime, ...] = (BareRuntime(groups), BwrapRuntime(None, groups, identities, around))
+    made: tuple[Runtime, ...] = (
+        BareRuntime(groups),
+        BwrapRuntime(None, groups, identities, around),
+        LandlockRuntime(str(private), groups, identities),
+    )
     return {runtime.name: runtime for runtime in made}
 
 

@@ -24,7 +24,9 @@ Network = Annotated[
         "--network", metavar="none|loopback|internet|host", help="What the sandbox reaches; none if not given."
     ),
 ]
-Runtime = Annotated[str | None, typer.Option("--runtime", metavar="bwrap|bare", help="bare is without any isolation.")]
+Runtime = Annotated[
+    str | None, typer.Option("--runtime", metavar="bwrap|landlock|bare", help="bare is without any isolation.")
+]
 
 
 def run(on_demand: Annotated[bool, typer.Option("--on-demand", hidden=True)] = False) -> None:

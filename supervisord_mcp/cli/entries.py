@@ -39,7 +39,7 @@ def add(
     ] = None,
     start: Annotated[str | None, typer.Option("--start", metavar="on-demand|eager", help="When it is started.")] = None,
     runtime: Annotated[
-        str | None, typer.Option("--runtime", metavar="bwrap|bare", help="bare is without any isolation.")
+        str | None, typer.Option("--runtime", metavar="bwrap|landlock|bare", help="bare is without any isolation.")
     ] = None,
     network: Annotated[
         str | None, typer.Option("--network", metavar="none|loopback|internet|host", help="What the sandbox reaches.")

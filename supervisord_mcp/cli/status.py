@@ -130,6 +130,7 @@ def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -
         notes.append("runs as root: it is given files of root, or daemon.uids is off")
     if instance and whole:
         notes += [f"limit {limit}" for limit in instance.limits]
+        notes += [f"not held back: {line}" for line in instance.uncovered]
     lines = (error or "").strip().splitlines()
     if lines:
         more = " …" if len(lines) > 1 and not whole else ""

@@ -55,7 +55,7 @@ Scope = Literal["auto", "global", "project", "session"]
 Era = Literal["auto", "legacy", "modern"]
 Start = Literal["on-demand", "eager"]
 Restart = Literal["always", "on-failure", "never"]
-RuntimeName = Literal["bwrap", "bare"]
+RuntimeName = Literal["bwrap", "landlock", "bare"]
 Access = Literal["ro", "rw"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -215,7 +215,9 @@ class ServerConfig(Table):
     backoff: Backoff = Field(default=Backoff(), description="How long a server waits before it is restarted.")
     runtime: RuntimeName = Field(
         default="bwrap",
-        description="`bwrap`: in a sandbox of bubblewrap. `bare`: with all rights of your account, no isolation.",
+        description="`bwrap`: in a sandbox of bubblewrap. `landlock`: without namespaces, where the system allows none;"
+        " reduced isolation, `smcp status NAME` says what is not covered."
+        " `bare`: with all rights of your account, no isolation.",
     )
     network: Network = Field(
         default="none",
@@ -281,6 +283,10 @@ class ServerConfig(Table):
         if self.runtime == "bare" and self.network not in ("none", "host"):
             raise ValueError(
                 'runtime "bare" cannot limit the network; use "bwrap", or network = "host" if you trust it'
+            )
+        if self.runtime == "landlock" and self.network not in ("none", "host"):
+            raise ValueError(
+                'runtime "landlock" gives no network or all of it; use "bwrap", or network = "none" or "host"'
             )
         return self
 

@@ -28,6 +28,11 @@ class Paths:
         return self.config_dir / "config.toml"
 
     @property
+    def private_dir(self) -> Path:
+        """The private places of running servers that have no mount namespace."""
+        return self.cache_dir / "private"
+
+    @property
     def conf_dir(self) -> Path:
         """More configuration files, read in the order of their names."""
         return self.config_dir / "conf.d"

@@ -146,7 +146,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One running copy of a server. ``phase`` says what a start is busy with; ``uptime`` counts from ready.
 
-    ``user`` is whom a sandbox of a daemon of root runs as; ``limits`` are its limits, each with what enforces it.
+    ``user`` is whom a sandbox of a daemon of root runs as; ``limits`` are its limits, each with what enforces it;
+    ``uncovered`` is what a reduced isolation does not hold it back from.
     """
 
     key: str
@@ -162,6 +163,7 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     isolation: str = ""
     user: str = ""
     limits: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):

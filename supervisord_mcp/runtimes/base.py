@@ -15,7 +15,7 @@ Access = Literal["ro", "rw"]
 #: ``loopback`` is a network of its own with nothing in it but itself; so is ``none``, which may be narrower.
 Network = Literal["none", "loopback", "host"]
 #: What a person is told about the isolation of a running child.
-Isolation = Literal["none", "sandbox"]
+Isolation = Literal["none", "reduced", "sandbox"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Child(ABC):
     ``stdin``, ``stdout`` and ``stderr`` are the daemon's ends of the pipes: non-blocking file descriptors, read and
     written by the caller. The caller closes ``stdin`` through `close_stdin`; `aclose` closes whatever is left open.
     ``limits`` says what enforces each of its limits, as a person reads it, and ``user`` whom it runs as where
-    the daemon is run by root.
+    the daemon is run by root. ``uncovered`` says what a reduced isolation does not hold it back from, a line each.
     """
 
     pid: int
@@ -107,6 +107,7 @@ class Child(ABC):
     stderr: int
     limits: tuple[str, ...] = ()
     user: str = ""
+    uncovered: tuple[str, ...] = ()
 
     @abstractmethod
     async def wait(self) -> ExitStatus:

@@ -11,7 +11,6 @@ Arguments travel through a descriptor and the environment through execve: neithe
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import os
 import re
@@ -19,7 +18,6 @@ import shlex
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import anyio
@@ -37,7 +35,7 @@ from supervisord_mcp.runtimes.egress.proxy import Surroundings
 from supervisord_mcp.runtimes.handover import GATE, Blocked, failed, hand_over
 from supervisord_mcp.runtimes.identity import Identities, Identity, may_write
 from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces
-from supervisord_mcp.runtimes.passage import closed_paths, inside, open_passage
+from supervisord_mcp.runtimes.passage import way
 from supervisord_mcp.runtimes.process import Program, spawn
 from supervisord_mcp.runtimes.restraint import Restraint, means
 from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, Step, steps
@@ -173,7 +171,7 @@ class BwrapRuntime(Runtime):
             env = with_marker(outer, spec.marker)
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
             user, group = (None, None) if identity is None else (identity.uid, identity.gid)
-            with _way((program.path, *spec.read_only, *(mount.path for mount in spec.mounts)), identity):
+            with way((program.path, *spec.read_only, *(mount.path for mount in spec.mounts)), identity):
                 spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group))
             child = ProcessChild(spawned, spec.marker, _server_status)
             if os.geteuid() == 0:
@@ -229,21 +227,6 @@ def _check_writable(spec: LaunchSpec, identity: Identity) -> None:
                 remedy=f"Allow it: setfacl -R -m {allow} -m d:{allow} {shlex.quote(path)}",
                 retryable=False,
             )
-
-
-@contextlib.contextmanager
-def _way(paths: Iterable[str], identity: Identity | None) -> Iterator[None]:
-    """Let what is started inside find paths that its user could not reach."""
-    closed = {} if identity is None else closed_paths(paths, identity)
-    if not closed:
-        yield
-        return
-    passage = open_passage(closed)
-    try:
-        with inside(passage):
-            yield
-    finally:
-        os.close(passage)
 
 
 def _server_status(status: ExitStatus) -> ExitStatus:

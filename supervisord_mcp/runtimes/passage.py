@@ -78,6 +78,24 @@ def inside(passage: int) -> Iterator[None]:
             os.fchdir(place)
 
 
+@contextlib.contextmanager
+def way(paths: Iterable[str], identity: Identity | None) -> Iterator[None]:
+    """Let what is started inside find paths that its user could not reach; without an identity nothing is changed.
+
+    Raise `IsolationError` where that cannot be.
+    """
+    closed = {} if identity is None else closed_paths(paths, identity)
+    if not closed:
+        yield
+        return
+    passage = open_passage(closed)
+    try:
+        with inside(passage):
+            yield
+    finally:
+        os.close(passage)
+
+
 def _build(closed: dict[str, list[str]]) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     _check(libc.unshare(_CLONE_NEWNS))

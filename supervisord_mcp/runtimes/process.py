@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from supervisord_mcp.errors import LaunchError
 
+_CLONE_FS = 0x200
 _PASSING_TROUBLE = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY, errno.EINTR, errno.EIO}
 )
@@ -23,7 +25,8 @@ _PASSING_TROUBLE = frozenset(
 class Program:
     """What is executed: ``env`` is the whole environment, ``pass_fds`` are inherited under the same numbers.
 
-    With ``user`` and ``group`` it runs as those, in no other group; only root can do that.
+    With ``user`` and ``group`` it runs as those, in no other group; only root can do that. ``confine`` is done by the
+    thread that it is started from, one of its own: what a thread takes from itself its children never had.
     """
 
     argv: tuple[str, ...]
@@ -33,6 +36,7 @@ class Program:
     pass_fds: tuple[int, ...] = ()
     user: int | None = None
     group: int | None = None
+    confine: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,8 @@ def secure_standard_fds() -> None:
 def spawn(program: Program) -> Spawned:
     """Start a process in its own session with nothing but its own pipes, default signals and exactly its environment.
 
-    Raise `LaunchError` where it cannot start. Raise `RuntimeError` outside of the main thread: a sandbox dies with the
-    thread that started it.
+    Raise `LaunchError` where it cannot start, and what ``confine`` raises. Raise `RuntimeError` outside of the main
+    thread: a sandbox dies with the thread that started it.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("children are started from the main thread only")
@@ -71,7 +75,7 @@ def spawn(program: Program) -> Spawned:
         stdout, child_out = _pipe(undo)
         stderr, child_err = _pipe(undo)
         with _default_signals():
-            pid = _execute(program, (child_in, child_out, child_err))
+            pid = _confined(program, (child_in, child_out, child_err))
         try:
             pidfd = os.pidfd_open(pid)
         except OSError as error:
@@ -141,6 +145,31 @@ def _default_signals() -> Iterator[None]:
 
 def _do_nothing(number: int, frame: object) -> None:
     """Take a signal and drop it."""
+
+
+def _confined(program: Program, standard: tuple[int, int, int]) -> int:
+    """Start a program from this thread, or from one that confines itself first; return its pid."""
+    if (confine := program.confine) is None:
+        return _execute(program, standard)
+    started: list[int] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            # Its working directory is its own now: the thread that waits may share its with none, see `passage`, and
+            # this one is still there for a moment after it has been joined.
+            ctypes.CDLL(None).unshare(_CLONE_FS)
+            confine()
+            started.append(_execute(program, standard))
+        except BaseException as error:  # noqa: BLE001 (raised by the caller)
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="confined")
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+    return started[0]
 
 
 def _execute(program: Program, standard: tuple[int, int, int]) -> int:

@@ -171,10 +171,13 @@ def _etc_paths() -> list[str]:
     return [path for path in (*_ETC, *matching) if os.path.exists(path)]
 
 
+def visible_paths() -> list[str]:
+    """Return what every server may read of the system."""
+    return [*(path for path in (*SYSTEM, *_SYSTEM_LINKS) if os.path.isdir(path)), *_etc_paths()]
+
+
 def _visible() -> list[_Bind]:
-    """Return what every sandbox shows of the system."""
-    places = [path for path in (*SYSTEM, *_SYSTEM_LINKS) if os.path.isdir(path)]
-    return [_Bind(path, path, "ro") for path in (*places, *_etc_paths())]
+    return [_Bind(path, path, "ro") for path in visible_paths()]
 
 
 def _bind_step(bind: _Bind) -> Step:

@@ -54,6 +54,19 @@ async def test_time_is_shared_by_hosts_of_the_sdk() -> None:
 
 
 @bounded(120)
+async def test_time_works_with_landlock_alone_and_status_says_what_that_does_not_cover() -> None:
+    async with daemon(start=False) as d:
+        d.write_config(servers(time={"command": ["mcp-server-time"], "runtime": "landlock"}))
+        await d.start()
+        async with sdk_host(d, "time") as session:
+            assert "UTC" in await text_of_call(session, "get_current_time", timezone="UTC")
+        status = await d.server("time")
+        assert status["isolation"] == "reduced"
+        (instance,) = status["instances"]
+        assert any("/dev/shm" in line for line in instance["uncovered"])
+
+
+@bounded(120)
 async def test_git_reads_the_repository_that_is_mounted_and_no_other(tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     make_repository(inside)

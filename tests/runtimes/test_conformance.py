@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.base import Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
+from supervisord_mcp.runtimes.identity import Identities
+from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
 from tests.kit.bounded import bounded
 from tests.runtimes.conformance import CHECKS
 
-RUNTIMES = [pytest.param(BareRuntime(), id="bare"), pytest.param(BwrapRuntime(), id="bwrap", marks=pytest.mark.bwrap)]
+
+@pytest.fixture(params=["bare", pytest.param("bwrap", marks=pytest.mark.bwrap), "landlock"])
+def runtime(request: pytest.FixtureRequest, tmp_path: Path) -> Runtime:
+    made: dict[str, Runtime] = {
+        "bare": BareRuntime(),
+        "bwrap": BwrapRuntime(),
+        "landlock": LandlockRuntime(str(tmp_path), None, Identities()),
+    }
+    return made[request.param]
 
 
 @pytest.mark.parametrize("name", CHECKS)
-@pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.usefixtures("subreaper")
 def test_runtime(runtime: Runtime, name: str) -> None:
     assert runtime.check() == ()
