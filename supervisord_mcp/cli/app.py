@@ -9,7 +9,21 @@ from typing import Annotated, Final
 
 import typer
 
-from supervisord_mcp.cli import call, config, direct, entries, events, listing, logs, status, tools, up, verbs, version
+from supervisord_mcp.cli import (
+    call,
+    config,
+    direct,
+    doctor,
+    entries,
+    events,
+    listing,
+    logs,
+    status,
+    tools,
+    up,
+    verbs,
+    version,
+)
 from supervisord_mcp.cli.ending import INTERRUPTED, discard_output, ended
 from supervisord_mcp.errors import UsageError
 
@@ -35,6 +49,7 @@ COMMANDS: Final = (
     Command("down", up.down, _DAEMON, ("smcp down",)),
     Command("reload", verbs.reload, _DAEMON, ("smcp reload",)),
     Command("events", events.events, _DAEMON, ("smcp events", "smcp events -f", "smcp events -f --json | jq .kind")),
+    Command("doctor", doctor.doctor, _DAEMON, ("smcp doctor", "smcp doctor --json | jq '.findings[].verdict'")),
     Command("version", version.version, _DAEMON, ("smcp version", "smcp version --json")),
     Command(
         "status",

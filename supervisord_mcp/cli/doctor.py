@@ -1,0 +1,47 @@
+"""``smcp doctor``: what this machine can do for servers and their isolation, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import typer
+
+from supervisord_mcp.cli.output import console, print_json, printable
+from supervisord_mcp.cli.parameters import AsJson
+from supervisord_mcp.doctor import Finding, can_isolate, judge, worst
+from supervisord_mcp.errors import IsolationError
+from supervisord_mcp.examination import examine
+from supervisord_mcp.shim import home_directory
+
+_STYLES: Final = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Examine this machine: sandbox, namespaces, Landlock, limits, container engines, Node and uv.
+
+    What is not well comes with its remedy. No daemon is needed and nothing is changed. The exit status is 7 where
+    servers cannot be isolated, 0 otherwise.
+    """
+    machine = examine(os.environ, home_directory(os.environ, os.getuid()))
+    findings = judge(machine)
+    if as_json:
+        print_json(msgspec.json.encode({"verdict": worst(findings), "findings": findings}))
+    else:
+        _print(findings)
+    if not can_isolate(machine):
+        raise typer.Exit(IsolationError.exit_status)
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    from rich.text import Text
+
+    screen = console()
+    width = max(len(finding.subject) for finding in findings)
+    for finding in findings:
+        verdict = Text(f"{finding.verdict:<9}", style=_STYLES[finding.verdict])
+        screen.print(Text.assemble(f"{finding.subject:<{width}}  ", verdict, printable(finding.text)), soft_wrap=True)
+        if finding.remedy:
+            screen.print(Text(" " * (width + 11) + printable(finding.remedy)), soft_wrap=True)

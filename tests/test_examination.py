@@ -1,0 +1,51 @@
+"""Looking at this machine, and at one whose programs are stand-ins."""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+from pathlib import Path
+
+import pytest
+
+from supervisord_mcp.examination import Engine, examine
+from supervisord_mcp.runtimes.landlock import ruleset
+
+
+def _program(directory: Path, name: str, script: str) -> None:
+    path = directory / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.mark.bwrap
+def test_this_machine() -> None:
+    machine = examine(os.environ, str(Path.home()))
+    assert machine.sandbox == ()
+    assert machine.kernel == platform.release()
+    assert machine.processor == platform.machine()
+    assert machine.root is (os.geteuid() == 0)
+    assert machine.landlock == ruleset.version()
+    assert machine.bwrap
+    assert machine.git
+
+
+def test_versions_are_those_that_programs_tell(tmp_path: Path) -> None:
+    _program(tmp_path, "node", "echo v18.1.0")
+    _program(tmp_path, "uv", "echo 'uv 0.9.1 (abc 2026-01-01)'")
+    _program(tmp_path, "runc", "echo 'runc version 1.1.5+ds1'; echo 'spec: 1.0'")
+    _program(tmp_path, "git", "echo strange; exit 3")
+    machine = examine({"PATH": str(tmp_path)}, str(tmp_path))
+    assert (machine.node, machine.uv, machine.runc, machine.git) == ("18.1.0", "0.9.1", "1.1.5+ds1", "")
+
+
+def test_an_engine_that_is_refused_says_why_and_one_that_answers_is_well(tmp_path: Path) -> None:
+    answer = 'case "$1" in --version) echo "Docker version 28.2.2, build x";; *) {} esac'
+    _program(tmp_path, "docker", answer.format("echo 'permission denied' >&2; exit 1;;"))
+    _program(tmp_path, "podman", answer.format("echo 4.3.1;;"))
+    machine = examine({"PATH": str(tmp_path)}, str(tmp_path))
+    assert machine.engines == (
+        Engine("docker", "28.2.2", "permission denied"),
+        Engine("podman", "28.2.2"),
+    )
