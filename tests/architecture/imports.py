@@ -14,7 +14,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
     frozenset({"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "endpoint", "facts"}),
-    frozenset({"packages", "catalogues", "logs", "journal", "metrics", "reasons", "examination"}),
+    frozenset({"packages", "catalogues", "logs", "journal", "metrics", "reasons", "examination", "probes"}),
     frozenset({"doctor", "launch", "session", "conduit"}),
     frozenset({"server"}),
     frozenset({"supervisor"}),
