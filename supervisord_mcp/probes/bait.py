@@ -162,12 +162,15 @@ def _neighbour(facts: Facts) -> Iterator[None]:
     facts["sibling_secret"] = f"sibling-{secrets.token_hex(8)}"
     facts["argument_secret"] = facts["daemon_mark"] = f"daemon-{secrets.token_hex(8)}"
     process = subprocess.Popen(
-        ["/bin/sh", "-c", "read line", facts["daemon_mark"]],
+        ["/bin/sh", "-c", "echo up; read line", facts["daemon_mark"]],
         env={"PATH": "/usr/bin:/bin", "SIBLING": facts["sibling_secret"]},
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     facts["daemon_pid"] = process.pid
     try:
+        assert process.stdout is not None
+        process.stdout.readline()  # only now its command line is certain to be its own
         yield
     finally:
         process.kill()

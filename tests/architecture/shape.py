@@ -15,8 +15,8 @@ PARAMETERS = 5
 
 #: Words that say nothing about what a thing is for.
 VAGUE = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
-PRINTS = {"cli"}
 
+PRINTS = {"cli"}
 EXITS = {"cli", "daemon", "shim", "__main__"}
 
 #: A method that only fulfils an interface or follows another definition is explained there.
