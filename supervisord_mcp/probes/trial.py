@@ -23,12 +23,14 @@ Facts = dict[str, Any]
 #: ``absent``: this machine has nothing on which it could be tried.
 Outcome = Literal["open", "denied", "absent"]
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+#: The directory of this package, which a server that tries must be able to read.
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+#: What the Python of such a server is to run.
 # The directory around the package may be closed to the server, so the package is not searched for.
-_SCRIPT = f"""
+SCRIPT = f"""
 import sys, types
 package = sys.modules["supervisord_mcp"] = types.ModuleType("supervisord_mcp")
-package.__path__ = [{_PACKAGE!r}]
+package.__path__ = [{PACKAGE!r}]
 from supervisord_mcp.probes.inside import run
 run.main()
 """
@@ -60,9 +62,9 @@ def spec(facts: Facts, python: str, **changes: Any) -> LaunchSpec:
     facts["interpreter"] = roots[0] if roots else "/usr"
     made = LaunchSpec(
         name="probe",
-        argv=(python, "-I", "-S", "-B", "-c", _SCRIPT),
+        argv=(python, "-I", "-S", "-B", "-c", SCRIPT),
         env=env,
-        read_only=(*roots, _PACKAGE),
+        read_only=(*roots, PACKAGE),
         mounts=(Mount(facts["project"], "rw"), Mount(facts["shown"])),
     )
     return replace(made, **changes)
@@ -94,7 +96,7 @@ async def _run(runtime: Runtime, launched: LaunchSpec, facts: Facts, some: Seque
     finally:
         with anyio.CancelScope(shield=True):
             await child.aclose()
-    return _results(output, some, str(status), complaint)
+    return results(output, some, str(status), complaint)
 
 
 def without_isolation(facts: Facts, python: str, wanted: Sequence[str]) -> dict[str, Result]:
@@ -104,7 +106,7 @@ def without_isolation(facts: Facts, python: str, wanted: Sequence[str]) -> dict[
     for some in (together, *([name] for name in wanted if name in ALONE)):
         with _spare_descriptor() as spare:
             done = subprocess.run(
-                [python, "-I", "-S", "-B", "-c", _SCRIPT],
+                [python, "-I", "-S", "-B", "-c", SCRIPT],
                 input=json.dumps({**facts, "attempts": list(some)}).encode() + b"\n",
                 capture_output=True,
                 cwd=facts["project"],
@@ -112,7 +114,7 @@ def without_isolation(facts: Facts, python: str, wanted: Sequence[str]) -> dict[
                 timeout=_PATIENCE,
                 check=False,
             )
-        found |= _results(done.stdout, some, f"exit {done.returncode}", done.stderr.decode(errors="replace"))
+        found |= results(done.stdout, some, f"exit {done.returncode}", done.stderr.decode(errors="replace"))
     return found
 
 
@@ -125,7 +127,11 @@ def _spare_descriptor() -> Iterator[int]:
         os.close(descriptor)
 
 
-def _results(output: bytes, some: Sequence[str], status: str, complaint: str) -> dict[str, Result]:
+def results(output: bytes, some: Sequence[str], status: str, complaint: str) -> dict[str, Result]:
+    """Given what the attempts printed and how their server ended, return what came of each.
+
+    Raise `RuntimeError` if it ended before its time.
+    """
     found = {}
     for line in output.splitlines():
         said = json.loads(line)

@@ -1,0 +1,1 @@
+"""The table of what can be reached from each isolation."""
