@@ -41,6 +41,6 @@ def test_only_what_is_between_the_markers_is_replaced() -> None:
     made = with_table(f"above\n{BEGIN}old\n{END}\nbelow\n", [Column("x", DENIED, None)], "today")
     assert made.startswith(f"above\n{BEGIN}\nAttempts that")
     assert made.endswith(f"{END}\nbelow\n")
-    assert "old" not in made
+    assert "\nold\n" not in made
     with pytest.raises(ValueError, match="markers"):
         with_table("nothing", [], "today")

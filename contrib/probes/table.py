@@ -67,8 +67,8 @@ _WORDS = {"deny": "no", "allow": "yes", "free": "either"}
 
 def _legend() -> str:
     return (
-        "`·` was denied, **open** succeeded, `-` cannot be tried on that machine. A container has files of its own at the"
-        " paths of the system; they count as open."
+        "`·` was denied, **open** succeeded, `-` cannot be tried on that machine."
+        " A container has files of its own at the paths of the system; they count as open."
     )
 
 
