@@ -25,6 +25,7 @@ import anyio
 from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls
+from supervisord_mcp.runtimes.audit import Auditor, Report, ignore, spawn_audited
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
@@ -75,14 +76,16 @@ class BwrapRuntime(Runtime):
         groups: Groups | None = None,
         identities: Identities | None = None,
         around: Surroundings | None = None,
+        denied: Report = ignore,
     ) -> None:
         """``path`` is where bubblewrap is searched instead of in the daemon's PATH, ``groups`` the daemon's cgroups.
 
         ``identities`` are the users that servers of a daemon run by root have; nobody else can give them any.
-        ``around`` is what egress needs of the daemon.
+        ``around`` is what egress needs of the daemon, ``denied`` is told what audited servers are refused.
         """
         self._furnisher = Furnisher(around or Surroundings())
         self._path = path
+        self._denied = denied
         self._identities = identities if os.geteuid() == 0 else None
         self._groups = groups
         self._program: _Program | None = None
@@ -167,19 +170,25 @@ class BwrapRuntime(Runtime):
             outer, inner = _divided(_with_proxy(spec))
             built += [("--setenv", name, value) for name, value in inner]
             phases = (("--info-fd", str(info.theirs)), ("--block-fd", str(block.theirs)))
-            line = descriptors.render([*built, _filter(spec, descriptors), *phases])
+            auditor = Auditor(spec.name, spec.seccomp, self._denied) if spec.seccomp.audit else None
+            filtered = [] if auditor is not None else [_filter(spec, descriptors)]
+            line = descriptors.render([*built, *filtered, *phases])
             env = with_marker(outer, spec.marker)
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
             user, group = (None, None) if identity is None else (identity.uid, identity.gid)
             with way((program.path, *spec.read_only, *(mount.path for mount in spec.mounts)), identity):
-                spawned = spawn(Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group))
+                started = Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group)
+                spawned = spawn(started) if auditor is None else spawn_audited(started, auditor)
             child = ProcessChild(spawned, spec.marker, _server_status)
+            if auditor is not None:
+                child.attach(auditor)
             if os.geteuid() == 0:
                 child.user = "root" if identity is None else str(identity.uid)
             descriptors.close_inherited()
             try:
                 with anyio.fail_after(_SETUP_SECONDS):
-                    blocked = Blocked(info.ours, block.ours, functools.partial(furnish, child))
+                    enforce = auditor.enforce if auditor is not None else None
+                    blocked = Blocked(info.ours, block.ours, functools.partial(furnish, child), enforce)
                     await hand_over(child, restraint, spec, blocked)
             except TimeoutError:
                 raise await failed(child, spec, f"no sandbox after {_SETUP_SECONDS:.0f} s") from None

@@ -54,11 +54,13 @@ class Blocked:
     """How to talk to a blocked sandbox, and what is set up from outside before it goes on.
 
     ``furnish`` gets the first process of the sandbox: everything in the sandbox inherits what is done to it.
+    ``enforce`` is called right before the server itself is let go.
     """
 
     info: int
     block: int
     furnish: Callable[[int], Awaitable[None]]
+    enforce: Callable[[], None] | None = None
 
 
 async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec, blocked: Blocked) -> None:
@@ -85,7 +87,7 @@ async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec,
         raise await failed(child, spec)
     _verify(inner, spec)
     await _await_filter(inner, spec)
-    await _say_go(child, spec)
+    await _say_go(child, spec, blocked.enforce)
 
 
 async def pass_gate(child: ProcessChild, restraint: Restraint, spec: LaunchSpec) -> None:
@@ -98,7 +100,9 @@ async def pass_gate(child: ProcessChild, restraint: Restraint, spec: LaunchSpec)
     await _say_go(child, spec)
 
 
-async def pass_trial(child: ProcessChild, restraint: Restraint, spec: LaunchSpec) -> None:
+async def pass_trial(
+    child: ProcessChild, restraint: Restraint, spec: LaunchSpec, enforce: Callable[[], None] | None
+) -> None:
     """Bring a gate that took its rights from itself to the point where it is the server, within its limits."""
     await child.restrain(restraint, child.pid)
     match await _read(child.stdout):
@@ -116,10 +120,12 @@ async def pass_trial(child: ProcessChild, restraint: Restraint, spec: LaunchSpec
             raise LaunchError(f"server {spec.name}: it ended before it began: {said or 'without a word'}")
     if not _is_filtered(child.pid) or _status(child.pid).get("NoNewPrivs") != "1":
         raise IsolationError(f"server {spec.name} was not started: its system calls are not filtered")
-    await _say_go(child, spec)
+    await _say_go(child, spec, enforce)
 
 
-async def _say_go(child: ProcessChild, spec: LaunchSpec) -> None:
+async def _say_go(child: ProcessChild, spec: LaunchSpec, enforce: Callable[[], None] | None = None) -> None:
+    if enforce is not None:
+        enforce()
     try:
         os.write(child.stdin, b"go\n")
     except BrokenPipeError:

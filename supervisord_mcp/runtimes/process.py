@@ -26,7 +26,8 @@ class Program:
     """What is executed: ``env`` is the whole environment, ``pass_fds`` are inherited under the same numbers.
 
     With ``user`` and ``group`` it runs as those, in no other group; only root can do that. ``confine`` is done by the
-    thread that it is started from, one of its own: what a thread takes from itself its children never had.
+    thread that it is started from, one of its own: what a thread takes from itself its children never had. That thread
+    goes on with ``afterwards``, where there is any: what is to die with its parent dies with the thread.
     """
 
     argv: tuple[str, ...]
@@ -37,6 +38,7 @@ class Program:
     user: int | None = None
     group: int | None = None
     confine: Callable[[], None] | None = None
+    afterwards: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ def _confined(program: Program, standard: tuple[int, int, int]) -> int:
         return _execute(program, standard)
     started: list[int] = []
     failures: list[BaseException] = []
+    confined, over = threading.Event(), threading.Event()
 
     def run() -> None:
         try:
@@ -160,13 +163,20 @@ def _confined(program: Program, standard: tuple[int, int, int]) -> int:
             # this one is still there for a moment after it has been joined.
             ctypes.CDLL(None).unshare(_CLONE_FS)
             confine()
+            confined.set()
             started.append(_execute(program, standard))
         except BaseException as error:  # noqa: BLE001 (raised by the caller)
             failures.append(error)
+        finally:
+            over.set()
+        if confined.is_set() and program.afterwards is not None:
+            program.afterwards()
 
-    thread = threading.Thread(target=run, name="confined")
+    thread = threading.Thread(target=run, name="confined", daemon=True)
     thread.start()
-    thread.join()
+    over.wait()
+    if program.afterwards is None:
+        thread.join()
     if failures:
         raise failures[0]
     return started[0]

@@ -8,18 +8,18 @@ are set. Whatever cannot be kept is refused, and what no rule can keep is said (
 
 from __future__ import annotations
 
-import ctypes
+import functools
 import os
-import platform
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import anyio
 
 from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError, LaunchError
-from supervisord_mcp.runtimes import sandbox, seccomp, syscalls
+from supervisord_mcp.runtimes import audit, sandbox, seccomp, syscalls
+from supervisord_mcp.runtimes.audit import Auditor, Report, ignore
 from supervisord_mcp.runtimes.base import Child, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
@@ -43,8 +43,6 @@ _NAMES = ("/etc/hosts", "/etc/resolv.conf")
 _PROCESSORS = "/sys/devices/system/cpu"
 #: Memory and queues of System V have no path that a rule could name, so there are none.
 _SHARED = frozenset({"shmget", "shmat", "shmctl", "msgget", "semget", "mq_open"})
-_SETUP = {"x86_64": 317, "aarch64": 277}
-_SET_FILTER = 1
 
 
 class LandlockRuntime(Runtime):
@@ -53,8 +51,15 @@ class LandlockRuntime(Runtime):
     name = "landlock"
     isolation = "reduced"
 
-    def __init__(self, base: str, groups: Groups | None = None, identities: Identities | None = None) -> None:
-        """``base`` is the directory for the private places of servers; ``groups`` and ``identities`` as for bwrap."""
+    def __init__(
+        self,
+        base: str,
+        groups: Groups | None = None,
+        identities: Identities | None = None,
+        denied: Report = ignore,
+    ) -> None:
+        """``base`` is the directory for the private places of servers; the rest is as for bwrap."""
+        self._denied = denied
         self._base = base
         self._groups = groups
         self._identities = identities if os.geteuid() == 0 else None
@@ -95,19 +100,24 @@ class LandlockRuntime(Runtime):
         self._check(spec)
         identity = None if self._identities is None else self._identities.of(spec.name)
         restraint = Restraint(spec, self.available(), self._groups, identity)
+        auditor = Auditor(spec.name, _policy(spec), self._denied) if spec.seccomp.audit else None
         places = Places(self._base, spec.name, identity)
         try:
-            child = self._spawn(spec, places, identity)
+            child = self._spawn(spec, places, identity, auditor)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await places.aclose()
+                if auditor is not None:
+                    await auditor.aclose()
             raise
         child.attach(places)
+        if auditor is not None:
+            child.attach(auditor)
         child.uncovered = self._uncovered(spec)
         child.user = "" if identity is None else str(identity.uid)
         try:
             with anyio.fail_after(_START_SECONDS):
-                await pass_trial(child, restraint, spec)
+                await pass_trial(child, restraint, spec, auditor.enforce if auditor is not None else None)
         except TimeoutError:
             await _end(child)
             raise LaunchError(f"server {spec.name} did not start within {_START_SECONDS:.0f} s") from None
@@ -116,7 +126,13 @@ class LandlockRuntime(Runtime):
             raise
         return child
 
-    def _spawn(self, spec: LaunchSpec, places: Places, identity: Identity | None) -> ProcessChild:
+    def _spawn(
+        self, spec: LaunchSpec, places: Places, identity: Identity | None, auditor: Auditor | None
+    ) -> ProcessChild:
+        filter_this_thread: Callable[[], object] = functools.partial(audit.install, seccomp.program(_policy(spec)))
+        afterwards = None
+        if auditor is not None:
+            filter_this_thread, afterwards = auditor.install, auditor.listen
         program = Program(spec.argv, with_marker(_environment(spec, places), spec.marker), cwd=spec.cwd or places.home)
         check_program(program)
         user, group = (None, None) if identity is None else (identity.uid, identity.gid)
@@ -127,8 +143,10 @@ class LandlockRuntime(Runtime):
                 ruleset.made(abi.coverage(ruleset.version(), network=network), _granted(spec, places)) as rules,
                 way((*spec.read_only, *(mount.path for mount in spec.mounts), places.root), identity),
             ):
-                confine = _Confinement(rules, seccomp.program(_policy(spec)))
-                spawned = spawn(replace(program, argv=argv, user=user, group=group, confine=confine))
+                confine = _Confinement(rules, filter_this_thread)
+                spawned = spawn(
+                    replace(program, argv=argv, user=user, group=group, confine=confine, afterwards=afterwards)
+                )
         except OSError as error:
             raise IsolationError(
                 f"server {spec.name} was not started: Landlock cannot hold it to its rules: {error}",
@@ -174,26 +192,13 @@ class LandlockRuntime(Runtime):
 class _Confinement:
     """What a thread takes from itself before it starts a server."""
 
-    def __init__(self, rules: int, program: bytes) -> None:
+    def __init__(self, rules: int, filter_this_thread: Callable[[], object]) -> None:
         self._rules = rules
-        self._program = program
+        self._filter_this_thread = filter_this_thread
 
     def __call__(self) -> None:
         ruleset.restrict_this_thread(self._rules)
-        _filter_this_thread(self._program)
-
-
-class _FilterProgram(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
-
-
-def _filter_this_thread(program: bytes) -> None:
-    call = _SETUP.get(platform.machine(), -1)
-    wanted = _FilterProgram(len(program) // 8, program)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syscall(call, ctypes.c_uint32(_SET_FILTER), ctypes.c_uint32(0), ctypes.byref(wanted)) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"no filter for system calls: {os.strerror(number)}")
+        self._filter_this_thread()
 
 
 def _policy(spec: LaunchSpec) -> seccomp.Policy:
@@ -206,7 +211,7 @@ def _policy(spec: LaunchSpec) -> seccomp.Policy:
     denied = spec.seccomp.deny | _SHARED
     if ruleset.version() < 3:
         denied |= {"truncate"}
-    return replace(spec.seccomp, families=families, deny=denied, audit=False, userns=False)
+    return replace(spec.seccomp, families=families, deny=denied, userns=False)
 
 
 def _granted(spec: LaunchSpec, places: Places | None) -> Iterator[tuple[str, Right]]:

@@ -16,10 +16,10 @@ import pytest
 
 from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import IsolationError, LaunchError, SmcpError
-from supervisord_mcp.runtimes import seccomp, tree
+from supervisord_mcp.runtimes import audit, seccomp, tree
 from supervisord_mcp.runtimes.base import LaunchSpec, Mount
 from supervisord_mcp.runtimes.identity import Identities
-from supervisord_mcp.runtimes.landlock import ruleset, runtime
+from supervisord_mcp.runtimes.landlock import ruleset
 from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
 from tests.kit.bounded import bounded
 from tests.runtimes.conformance import ended, python, read, running, shell
@@ -181,11 +181,11 @@ async def test_nothing_runs_as_root(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         await _made(tmp_path).launch(replace(shell("cat"), as_root=True))
 
 
-def _refuse(*_: object) -> None:
+def _refuse(*_: object, **__: object) -> None:
     raise OSError(1, "not now")
 
 
-def _nothing(*_: object) -> None:
+def _nothing(*_: object, **__: object) -> None:
     return
 
 
@@ -202,8 +202,8 @@ def _without_rules(_: int) -> None:
         ((ruleset, "restrict_this_thread"), _refuse, "not now"),
         ((ruleset, "restrict_this_thread"), _without_rules, "could read what it must not"),
         ((ruleset, "version"), lambda: 0, "no Landlock"),
-        ((runtime, "_filter_this_thread"), _refuse, "not now"),
-        ((runtime, "_filter_this_thread"), _nothing, "not filtered"),
+        ((audit, "install"), _refuse, "not now"),
+        ((audit, "install"), _nothing, "not filtered"),
     ],
 )
 @bounded(60)

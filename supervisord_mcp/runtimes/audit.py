@@ -1,0 +1,177 @@
+"""Which system calls a server was refused, told by the kernel as they are made (seccomp_unotify(2)).
+
+A filter alone refuses in silence. In audit mode it asks instead, and this answers what the filter would have answered
+and says so. The filter is installed by the thread that starts the sandbox, so its listener stays in the daemon and
+nothing of this runs inside. Until the server itself is let go what builds the sandbox is let through; a daemon that
+dies leaves nobody to answer, and the kernel then says that there is no such call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import platform
+import select
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from supervisord_mcp.runtimes import seccomp, syscalls
+from supervisord_mcp.runtimes.bpf import Answer, Switch, decide
+from supervisord_mcp.runtimes.process import Program, Spawned, spawn
+
+_CALLS = {"x86_64": 317, "aarch64": 277}
+_SET_FILTER, _NEW_LISTENER = 1, 1 << 3
+_PR_SET_NO_NEW_PRIVS = 38
+_RECEIVE, _SEND = 0xC0502100, 0xC0182101
+_QUESTION = struct.Struct("=QIIiIQ6Q")
+_REPLY = struct.Struct("=QqiI")
+_CONTINUE = 1
+_ERRNO, _ERRNO_MASK = 0x00050000, 0xFFFF0000
+_LOOK_EVERY_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """A system call that a server was refused: with what it was told, and how often it made that call by now."""
+
+    server: str
+    call: str
+    answer: str
+    count: int
+
+
+Report = Callable[[Denial], None]
+
+
+def ignore(denial: Denial) -> None:
+    """Tell nobody."""
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def install(program: bytes, *, listen: bool = False) -> int:
+    """Filter the system calls of this thread and of all that it will start; it gets no new rights from now on.
+
+    With ``listen`` return the descriptor on which the kernel asks, else -1. Raise `OSError`.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    one, zero = ctypes.c_ulong(1), ctypes.c_ulong(0)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, one, zero, zero, zero)
+    wanted = _Filter(len(program) // 8, program)
+    flags = ctypes.c_uint32(_NEW_LISTENER if listen else 0)
+    number = _CALLS.get(platform.machine(), -1)
+    result = int(libc.syscall(number, ctypes.c_uint32(_SET_FILTER), flags, ctypes.byref(wanted)))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"no filter for system calls: {os.strerror(code)}")
+    return result if listen else -1
+
+
+class Auditor:
+    """Answers for the filter of one child. Made in the event loop, where ``report`` is called; a `Companion`."""
+
+    def __init__(self, server: str, policy: seccomp.Policy, report: Report) -> None:
+        self._server = server
+        self._architecture = syscalls.native()
+        self._program = seccomp.program(policy)
+        self._table = seccomp.table(policy, self._architecture)
+        self._report = report
+        self._counts: Counter[str] = Counter()
+        self._loop = asyncio.get_running_loop()
+        self._listener = -1
+        self._enforcing = False
+        self._closing = threading.Event()
+        self._over = threading.Event()
+
+    def install(self) -> None:
+        """Filter this thread and what it starts, and listen. Raise `OSError`."""
+        self._listener = install(self._program, listen=True)
+
+    def enforce(self) -> None:
+        """From now on refuse what the policy refuses: the next thing that runs is the server."""
+        self._enforcing = True
+
+    def close(self) -> None:
+        """Begin to end. Idempotent."""
+        self._closing.set()
+
+    async def aclose(self) -> None:
+        """End, and wait until nothing is left. Idempotent."""
+        self.close()
+        if self._listener >= 0:
+            await asyncio.to_thread(self._over.wait, 2 * _LOOK_EVERY_MS / 1000)
+
+    def listen(self) -> None:
+        """Answer until nobody can ask any more, in the thread that was filtered and started the child.
+
+        A thread, for the kernel may let the one that receives wait, if who asked was killed meanwhile.
+        """
+        poll = select.poll()
+        poll.register(self._listener, select.POLLIN)
+        try:
+            while not self._closing.is_set():
+                for _, event in poll.poll(_LOOK_EVERY_MS):
+                    if event & select.POLLIN:
+                        self._serve()
+                    elif event & (select.POLLHUP | select.POLLERR):
+                        return  # nobody is left who could ask
+        finally:
+            os.close(self._listener)
+            self._over.set()
+
+    def _serve(self) -> None:
+        question = bytearray(_QUESTION.size)
+        try:
+            fcntl.ioctl(self._listener, _RECEIVE, question)
+        except OSError:
+            return  # who asked is gone
+        identity, _, _, number, _, _, *arguments = _QUESTION.unpack(question)
+        code = self._judge(number, arguments) if self._enforcing else 0
+        reply = (identity, 0, -code, 0) if code else (identity, 0, 0, _CONTINUE)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._listener, _SEND, bytearray(_REPLY.pack(*reply)))
+
+    def _judge(self, number: int, arguments: Sequence[int]) -> int:
+        """Return the error for a call, 0 where it is allowed, and report the first time and then ever more rarely."""
+        decision = self._table.calls.get(number, self._table.unknown)
+        code = error_of(decide(decision, arguments))
+        if code:
+            call = self._architecture.name_of(number)
+            if isinstance(decision, Switch):
+                call += f" (argument {decision.argument + 1}: {arguments[decision.argument] & 0xFFFFFFFF:#x})"
+            self._counts[call] += 1
+            if worth_telling(self._counts[call]):
+                denial = Denial(self._server, call, errno.errorcode.get(code, str(code)), self._counts[call])
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(self._report, denial)
+        return code
+
+
+def spawn_audited(program: Program, auditor: Auditor) -> Spawned:
+    """Start a program whose calls an auditor answers for. Raise as `spawn` does, and `OSError` without a filter."""
+    try:
+        return spawn(replace(program, confine=auditor.install, afterwards=auditor.listen))
+    except BaseException:
+        auditor.close()
+        raise
+
+
+def error_of(answer: Answer) -> int:
+    """Return the error number that a filter answers with, 0 where it allows the call, EPERM for anything else."""
+    if answer == seccomp.ALLOW:
+        return 0
+    return answer.value & ~_ERRNO_MASK if answer.value & _ERRNO_MASK == _ERRNO else errno.EPERM
+
+
+def worth_telling(count: int) -> bool:
+    """Whether the time of that number is told of: the first, tenth, hundredth and so on."""
+    return str(count).rstrip("0") == "1"
