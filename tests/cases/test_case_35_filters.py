@@ -1,0 +1,164 @@
+"""Case 35: filters and limits that break the runtime, which it takes every runtime to find out.
+
+What each refused call is answered is in `tests/runtimes/test_filtered.py`; here every interpreter that this machine has
+does its work under the filter and the usual limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from supervisord_mcp.runtimes import cgroup
+from supervisord_mcp.runtimes.base import LaunchSpec, Mount
+from supervisord_mcp.runtimes.bwrap import BwrapRuntime
+from supervisord_mcp.runtimes.identity import Identities
+from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
+from supervisord_mcp.runtimes.limits import DEFAULTS, Limits
+from tests.kit.bounded import bounded
+from tests.runtimes.conformance import ended, python, read, running
+from tests.runtimes.conftest import subreaper
+from tests.runtimes.test_bwrap import as_person
+from tests.runtimes.test_filtered import NODE
+
+__all__ = ["subreaper"]
+pytestmark = [pytest.mark.bwrap, pytest.mark.slow, pytest.mark.usefixtures("subreaper")]
+
+_WORK = """
+import concurrent.futures, json, socket, ssl, subprocess, sys, threading
+done = []
+thread = threading.Thread(target=done.append, args=("thread",))
+thread.start(); thread.join()
+with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    done.append(sum(pool.map(len, ["abc"] * 100)))
+done.append(bool(socket.getaddrinfo("localhost", 80, type=socket.SOCK_STREAM)))
+done.append(subprocess.run(["/bin/echo", "child"], capture_output=True, text=True).stdout.strip())
+ssl.create_default_context()
+print(json.dumps(done))
+"""
+
+
+def _pythons() -> list[str]:
+    """Return the Pythons of this machine from 3.11 on, in its system and in the usual places for more of them."""
+    homes = [os.path.expanduser(place) for place in ("~/.pyenv/versions", "~/.local/share/uv/python", "/opt")]
+    found = ["/usr/bin/python3", *(path for home in homes for path in sorted(glob.glob(f"{home}/*/bin/python3")))]
+    return [path for path in found if os.path.exists(path) and _version(path) >= (3, 11)]
+
+
+def _version(path: str) -> tuple[int, ...]:
+    words = [path, "-c", "import sys; print(*sys.version_info[:2])"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return tuple(map(int, done.stdout.split()))
+
+
+@pytest.mark.parametrize("path", _pythons())
+@bounded(60)
+async def test_every_python_works(path: str) -> None:
+    prefix = os.path.dirname(os.path.dirname(os.path.realpath(path)))
+    env = (("PATH", "/usr/bin:/bin"),)
+    spec = LaunchSpec("test", (path, "-I", "-c", _WORK), env=env, marker="t-case-35", read_only=(prefix,))
+    async with running(BwrapRuntime(), spec) as child:
+        output, complaints = await read(child.stdout), await read(child.stderr)
+        assert complaints == b""
+        assert json.loads(output) == ["thread", 300, True, "child"]
+
+
+@pytest.fixture(scope="module", params=["that of the system", "node@24"])
+def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a Node; the newer one is a package of npm."""
+    if request.param == "that of the system":
+        found = shutil.which("node")
+        assert found is not None, "Node is needed (apt-get install nodejs)"
+        return Path(os.path.realpath(found))
+    place = tmp_path_factory.mktemp("node")
+    words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(place), request.param]
+    subprocess.run(words, check=True, capture_output=True, timeout=300)
+    return Path(os.path.realpath(place / "node_modules" / "node" / "bin" / "node"))
+
+
+@pytest.mark.npm
+@bounded(60)
+async def test_every_node_works(node: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.js"
+    script.write_text(NODE)
+    env = (("PATH", f"{node.parent}:/usr/bin:/bin"),)
+    spec = LaunchSpec("test", (str(node), str(script), "none"), env=env, marker="t-case-35")
+    spec = replace(spec, mounts=(Mount(str(tmp_path)), Mount(str(node.parent))))
+    if str(node.parent).startswith("/usr/"):
+        spec = replace(spec, mounts=(Mount(str(tmp_path)),))
+    async with running(BwrapRuntime(), spec) as child:
+        output, complaints = await read(child.stdout), await read(child.stderr)
+        assert complaints == b""
+        assert json.loads(output) == ["skipped", "worker", 42, "child", "forked", True, True]
+
+
+_MANY = """
+import os, time
+children = []
+for _ in range(30):
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    children.append(child)
+print(len(children), flush=True)
+for child in children:
+    os.kill(child, 9)
+"""
+
+
+async def _despite_foreigners() -> None:
+    foreign = [subprocess.Popen(["/bin/sleep", "300"]) for _ in range(300)]
+    try:
+        spec = LaunchSpec("test", ("/usr/bin/python3", "-I", "-c", _MANY), env=(("PATH", "/usr/bin:/bin"),))
+        spec = replace(spec, marker=f"t-{os.getpid()}", limits=replace(DEFAULTS, pids=64))
+        async with running(BwrapRuntime(), spec) as child:
+            assert await read(child.stdout, b"\n") == b"30\n"
+    finally:
+        for one in foreign:
+            one.kill()
+            one.wait()
+
+
+def test_the_limit_of_processes_does_not_count_those_of_others() -> None:
+    as_person(_despite_foreigners)
+
+
+@pytest.mark.parametrize("runtime", ["bwrap", "landlock"])
+@pytest.mark.parametrize("grouped", [False, True])
+@bounded(90)
+async def test_memory_beyond_its_limit_ends_that_server_alone(tmp_path: Path, runtime: str, grouped: bool) -> None:
+    groups = await asyncio.to_thread(cgroup.prepare) if grouped else None
+    if grouped and groups is None:
+        pytest.skip("this machine hands out no control groups; the case without them is shown")
+    made = (
+        BwrapRuntime(None, groups, Identities())
+        if runtime == "bwrap"
+        else LandlockRuntime(str(tmp_path), groups, Identities())
+    )
+    limits: Limits = replace(DEFAULTS, memory=256 << 20)
+    take = (
+        "block = bytearray({} << 20)\nfor at in range(0, len(block), 4096): block[at] = 1\nprint('fine', flush=True)\n"
+    )
+    stay = "import time\ntime.sleep(60)"
+    try:
+        async with running(made, replace(python(take.format(100) + "input()"), limits=limits)) as modest:
+            assert await read(modest.stdout, b"\n") == b"fine\n"
+            async with running(made, replace(python(take.format(400) + stay), limits=limits)) as greedy:
+                status = await ended(greedy, seconds=40)
+                assert status.cause == "memory limit 256M"
+                assert status.signal in (None, signal.SIGKILL)
+            os.write(modest.stdin, b"\n")
+            assert (await ended(modest)).success
+    finally:
+        if groups is not None:
+            groups.close()
