@@ -7,12 +7,14 @@ does its work under the filter and the usual limits.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import glob
 import json
 import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,12 +62,15 @@ def _version(path: str) -> tuple[int, ...]:
     return tuple(map(int, done.stdout.split()))
 
 
+def _prefix(path: str) -> str:
+    return os.path.dirname(os.path.dirname(os.path.realpath(path)))
+
+
 @pytest.mark.parametrize("path", _pythons())
 @bounded(60)
 async def test_every_python_works(path: str) -> None:
-    prefix = os.path.dirname(os.path.dirname(os.path.realpath(path)))
     env = (("PATH", "/usr/bin:/bin"),)
-    spec = LaunchSpec("test", (path, "-I", "-c", _WORK), env=env, marker="t-case-35", read_only=(prefix,))
+    spec = LaunchSpec("test", (path, "-I", "-c", _WORK), env=env, marker="t-case-35", read_only=(_prefix(path),))
     async with running(BwrapRuntime(), spec) as child:
         output, complaints = await read(child.stdout), await read(child.stderr)
         assert complaints == b""
@@ -116,21 +121,37 @@ for child in children:
 """
 
 
-async def _despite_foreigners() -> None:
-    foreign = [subprocess.Popen(["/bin/sleep", "300"]) for _ in range(300)]
+@contextlib.contextmanager
+def _foreigners() -> Iterator[None]:
+    """Run three hundred processes of this user that are none of a server's."""
+    running = [subprocess.Popen(["/bin/sleep", "300"]) for _ in range(300)]
     try:
-        spec = LaunchSpec("test", ("/usr/bin/python3", "-I", "-c", _MANY), env=(("PATH", "/usr/bin:/bin"),))
-        spec = replace(spec, marker=f"t-{os.getpid()}", limits=replace(DEFAULTS, pids=64))
-        async with running(BwrapRuntime(), spec) as child:
-            assert await read(child.stdout, b"\n") == b"30\n"
+        yield
     finally:
-        for one in foreign:
+        for one in running:
             one.kill()
             one.wait()
 
 
+async def _despite_foreigners() -> None:
+    with _foreigners():
+        spec = LaunchSpec("test", ("/usr/bin/python3", "-I", "-c", _MANY), env=(("PATH", "/usr/bin:/bin"),))
+        spec = replace(spec, marker=f"t-{os.getpid()}", limits=replace(DEFAULTS, pids=64))
+        async with running(BwrapRuntime(), spec) as child:
+            assert await read(child.stdout, b"\n") == b"30\n"
+
+
 def test_the_limit_of_processes_does_not_count_those_of_others() -> None:
     as_person(_despite_foreigners)
+
+
+_TAKE = """
+block = bytearray({} << 20)
+for at in range(0, len(block), 4096):
+    block[at] = 1
+print("fine", flush=True)
+"""
+_STAY = "import time\ntime.sleep(60)"
 
 
 @pytest.mark.parametrize("runtime", ["bwrap", "landlock"])
@@ -146,14 +167,10 @@ async def test_memory_beyond_its_limit_ends_that_server_alone(tmp_path: Path, ru
         else LandlockRuntime(str(tmp_path), groups, Identities())
     )
     limits: Limits = replace(DEFAULTS, memory=256 << 20)
-    take = (
-        "block = bytearray({} << 20)\nfor at in range(0, len(block), 4096): block[at] = 1\nprint('fine', flush=True)\n"
-    )
-    stay = "import time\ntime.sleep(60)"
     try:
-        async with running(made, replace(python(take.format(100) + "input()"), limits=limits)) as modest:
+        async with running(made, replace(python(_TAKE.format(100) + "input()"), limits=limits)) as modest:
             assert await read(modest.stdout, b"\n") == b"fine\n"
-            async with running(made, replace(python(take.format(400) + stay), limits=limits)) as greedy:
+            async with running(made, replace(python(_TAKE.format(400) + _STAY), limits=limits)) as greedy:
                 status = await ended(greedy, seconds=40)
                 assert status.cause == "memory limit 256M"
                 assert status.signal in (None, signal.SIGKILL)

@@ -6,6 +6,7 @@ What a server can do inside is tried in `tests/probes`; each step of the set-up 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import subprocess
@@ -70,7 +71,9 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
         words = [sys.executable, "-c", script, *shim("x")]
         before = await d.pid()
-        done = subprocess.run(words, env=d.env, input=b"", capture_output=True, timeout=40, check=False)
+        done = await asyncio.to_thread(
+            subprocess.run, words, env=d.env, input=b"", capture_output=True, timeout=40, check=False
+        )
         assert b"blocked by the host's sandbox" in done.stderr
         assert done.returncode != 0
         assert await d.pid() == before
