@@ -48,7 +48,7 @@ from supervisord_mcp.protocol.control import (
 )
 from supervisord_mcp.protocol.framing import LineSplitter
 from supervisord_mcp.server import ManagedServer
-from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.supervisor import Supervisor, Whence
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +86,8 @@ class Connection:
 
     def __init__(self, greeting: Greeting, office: Office, tasks: TaskGroup) -> None:
         self._socket = greeting.connection
+        self._said = greeting.hello
+        self._peer_pid = greeting.peer_pid
         self._office = office
         self._tasks = tasks
         self._scopes: set[anyio.CancelScope] = set()
@@ -150,11 +152,11 @@ class Connection:
             case Status():
                 return StatusResult(daemon=self._office.daemon_status(), servers=supervisor.status())
             case Start():
-                await supervisor.start(self._names(operation))
+                await supervisor.start(self._names(operation), self._whence(operation))
             case Stop():
-                await supervisor.stop(self._names(operation))
+                await supervisor.stop(self._names(operation), self._whence(operation))
             case Restart():
-                await supervisor.restart(self._names(operation))
+                await supervisor.restart(self._names(operation), self._whence(operation))
             case Reload():
                 return await self._office.reload()
             case ListServers():
@@ -178,15 +180,23 @@ class Connection:
     def _names(self, operation: Named) -> tuple[str, ...]:
         supervisor = self._office.supervisor
         if operation.all:
-            return tuple(sorted(supervisor.config.servers)) if isinstance(operation, Stop) else supervisor.startable
+            every = supervisor.stoppable if isinstance(operation, Stop) else supervisor.startable
+            return every(self._whence(operation))
         for name in operation.names:
             supervisor.server(name)
         return operation.names
 
+    def _whence(self, operation: Named) -> Whence:
+        return Whence(self._facts("", operation.project), operation.narrow)
+
+    def _facts(self, server: str, project: str | None) -> Facts:
+        """Return where this command comes from, as if it were a host: what it greeted with counts, not what we have."""
+        return Facts(server, project, self._said.cwd, self._said.environ, self._peer_pid)
+
     @asynccontextmanager
     async def _caller(self, operation: Tools | Call) -> AsyncIterator[tuple[ManagedServer, Caller]]:
         supervisor = self._office.supervisor
-        facts = Facts(operation.name, operation.project, environ=os.environ)
+        facts = self._facts(operation.name, operation.project)
         key = supervisor.next_key()
         instance = supervisor.house(supervisor.plan(facts), facts, key)
         async with calling(instance, key, lambda: supervisor.released(instance)) as caller:

@@ -6,15 +6,16 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from supervisord_mcp.config.models import Config, ServerConfig
-from supervisord_mcp.errors import SmcpError, UnknownServerError
+from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.launch import Launch, Launcher
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.observer import Event
 from supervisord_mcp.policy import reload
+from supervisord_mcp.policy.holds import FREE, Hold
 from supervisord_mcp.policy.lifecycle import Policy
 from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.policy.sharing import InstanceKey, effective_scope, instance_key
@@ -28,6 +29,31 @@ _log = logging.getLogger(__name__)
 
 #: Which state of several instances a server shows: the first of these that one of them has.
 _SHOWN_FIRST = ("FATAL", "BACKOFF", "RUNNING", "STARTING", "STOPPING", "EXITED", "STOPPED")
+
+
+@dataclass(frozen=True, slots=True)
+class Whence:
+    """Where the word of a person comes from.
+
+    ``facts`` are those of the command: the project that it works in, and its environment. If ``narrow``, the word is
+    about that project alone.
+    """
+
+    facts: Facts = field(default_factory=lambda: Facts(""))
+    narrow: bool = False
+
+    def to(self, server: str) -> Facts:
+        """Return the facts of a session with that server that would come from there."""
+        return replace(self.facts, server=server)
+
+    @property
+    def project(self) -> str | None:
+        """The one project that the word is about, or None if it is about all of them."""
+        return self.facts.project if self.narrow else None
+
+
+#: A word that comes from no project and brings no environment.
+NOWHERE = Whence()
 
 
 @dataclass(slots=True)
@@ -57,8 +83,8 @@ class Supervisor:
         self._logs = logs
         self._housed: dict[InstanceKey, Housing] = {}
         self._leaving: set[ManagedServer] = set()
-        #: The servers that a person stopped: an instance made for a host of theirs is not started by it.
-        self._stopped: set[str] = set()
+        #: The servers that a person stopped, and where: an instance made there for a host is not started by it.
+        self._held: dict[str, Hold] = {}
         self._keys = itertools.count(1)
 
     @property
@@ -113,7 +139,7 @@ class Supervisor:
     def _make(self, key: InstanceKey, launch: Launch) -> ManagedServer:
         known = self._around.catalogues.load(key.server, key.digest)
         instance = ManagedServer(self._blueprint(key, launch), self._around, self._logs[key.server], known)
-        if key.server in self._stopped:
+        if self._hold(key.server).holds(key.project):
             instance.stop()
         return instance
 
@@ -180,45 +206,60 @@ class Supervisor:
 
     def _default(self, name: str) -> ManagedServer:
         """Return the instance of a server that belongs to no session and no project."""
-        facts = Facts(name, environ={})
+        facts = NOWHERE.to(name)
+        return self.house(self._lasting(facts), facts, self.next_key())
+
+    def _lasting(self, facts: Facts) -> Launch:
+        """Return what is started without a host. Raise `SmcpError` where a server cannot be."""
         launch = self.plan(facts)
         if launch.scope == "session":
             raise SmcpError(
-                f"server '{name}' has an instance for each session and runs only while a host is connected",
-                remedy=f"connect a host, or call a tool with: smcp call {name} TOOL",
+                f"server '{facts.server}' has an instance for each session and runs only while a host is connected",
+                remedy=f"connect a host, or call a tool with: smcp call {facts.server} TOOL",
             )
-        return self.house(launch, facts, self.next_key())
+        return launch
 
-    def _named(self, name: str) -> list[ManagedServer]:
-        self.server(name)
-        found = [instance for instance in self.instances if instance.key.server == name]
-        return found or [self._default(name)]
+    def startable(self, whence: Whence = NOWHERE) -> tuple[str, ...]:
+        """The servers that a start of all is about: those with an instance, and those that need no host to start."""
+        shared = [] if whence.narrow else ["global"]
+        wanted = shared if whence.facts.project is None else [*shared, "project"]
+        others = (name for name in self.config.servers if self.scope(whence.to(name)) in wanted)
+        housed = (key for key in self._housed if not whence.narrow or key.project == whence.facts.project)
+        return tuple(sorted({*others, *(key.server for key in housed)}))
 
-    @property
-    def startable(self) -> tuple[str, ...]:
-        """The servers that can be started without a host: those with an instance, and those that everybody shares."""
-        housed = {key.server for key in self._housed}
-        shared = (n for n, c in self.config.servers.items() if effective_scope(c.scope, c.uses_project) == "global")
-        return tuple(sorted(housed.union(shared)))
+    def stoppable(self, whence: Whence = NOWHERE) -> tuple[str, ...]:
+        """The servers that a stop of all is about."""
+        names = sorted(self.config.servers)
+        return tuple(name for name in names if not (whence.narrow and self.scope(whence.to(name)) == "global"))
 
-    async def start(self, names: Iterable[str]) -> None:
-        """Start servers and wait until they run. Raise `SmcpError` if one of them cannot, after all were tried."""
-        await self._run(names, ManagedServer.start)
+    async def start(self, names: Iterable[str], whence: Whence = NOWHERE) -> None:
+        """Start servers and wait until they run. Raise `SmcpError` if one of them cannot, after all were tried.
 
-    async def restart(self, names: Iterable[str]) -> None:
-        """Stop and start servers, and wait until they run. Raise as `start` does."""
-        await self._run(names, ManagedServer.restart)
+        Of each server, the instance of the project where the word comes from, and every other one that hosts use;
+        one that nobody uses and that does not run is forgotten instead.
+        """
+        await self._run(names, whence, ManagedServer.start)
 
-    async def _run(self, names: Iterable[str], verb: Callable[[ManagedServer], None]) -> None:
+    async def restart(self, names: Iterable[str], whence: Whence = NOWHERE) -> None:
+        """Stop and start what runs or is used of servers, and wait until it runs. Raise as `start` and `stop` do.
+
+        Where nothing of a server is there, this is a start.
+        """
+        names = tuple(names)
+        self._refuse_part(names, whence, "restarted")
+        await self._run(names, whence, ManagedServer.restart)
+
+    async def _run(self, names: Iterable[str], whence: Whence, verb: Callable[[ManagedServer], None]) -> None:
         instances: list[ManagedServer] = []
         failures: list[SmcpError] = []
         for name in names:
+            held = self._hold(name).holds(whence.project)
             try:
-                instances += self._named(name)
+                instances += self._subjects(name, whence, always=verb is ManagedServer.start)
             except SmcpError as error:
-                if name not in self._stopped:  # else hosts may start it again, which is all that can be done
+                if not held:  # else hosts may start it again, which is all that can be done
                     failures.append(error)
-            self._stopped.discard(name)
+            self._held[name] = self._hold(name).put(False, whence.project)
         for instance in instances:
             verb(instance)
         for instance in instances:
@@ -229,17 +270,68 @@ class Supervisor:
         if failures:
             raise _joined(failures)
 
-    async def stop(self, names: Iterable[str]) -> None:
-        """Stop servers and wait until nothing of them is left; they stay stopped until asked for by a person."""
+    def _subjects(self, name: str, whence: Whence, *, always: bool) -> list[ManagedServer]:
+        """Return the instances that a start (``always``) or a restart is about. Raise `SmcpError` if there is none."""
+        facts = whence.to(name)
+        failure: SmcpError | None = None
+        launch: Launch | None = None
+        own: InstanceKey | None = None
+        try:
+            launch = self._lasting(facts)
+            own = instance_key(name, launch.digest, launch.scope, project=facts.project, session="")
+        except SmcpError as error:
+            failure = error
+        for key in [instance.key for instance in self._about(name, whence)]:
+            if key != own and not _matters(self._housed[key].instance):
+                del self._housed[key]
+        found = self._about(name, whence)
+        if launch is not None and own is not None:
+            near = any(instance.key.project == own.project for instance in found)
+            if not near if always else not found:
+                found.append(self.house(launch, facts, self.next_key()))
+        elif failure is not None and not found:
+            raise failure
+        return found
+
+    def _about(self, name: str, whence: Whence) -> list[ManagedServer]:
+        """Return the instances that a word is about."""
+        self.server(name)
+        mine = (instance for instance in self.instances if instance.key.server == name)
+        return [instance for instance in mine if self._is_about(whence, instance.key)]
+
+    def _is_about(self, whence: Whence, key: InstanceKey) -> bool:
+        if not whence.narrow or key.project == whence.facts.project:
+            return True
+        # One that is shared by all projects is that of each.
+        return self.scope(whence.to(key.server)) == "global"
+
+    def _refuse_part(self, names: Iterable[str], whence: Whence, verb: str) -> None:
+        for name in names:
+            if whence.narrow and self.scope(whence.to(name)) == "global":
+                raise UsageError(
+                    f"server '{name}' is shared by all projects and cannot be {verb} in one of them",
+                    remedy="leave out --project",
+                )
+
+    def _hold(self, name: str) -> Hold:
+        return self._held.get(name, FREE)
+
+    async def stop(self, names: Iterable[str], whence: Whence = NOWHERE) -> None:
+        """Stop servers and wait until nothing of them is left; they stay stopped until asked for by a person.
+
+        Raise `UsageError` for a server that cannot be stopped in one project alone, before anything is stopped.
+        """
+        names = tuple(names)
+        self._refuse_part(names, whence, "stopped")
         stopped: list[ManagedServer] = []
         for name in names:
-            self.server(name)
-            stopped += [instance for instance in self.instances if instance.key.server == name]
-            self._stopped.add(name)
+            stopped += self._about(name, whence)
+            self._held[name] = self._hold(name).put(True, whence.project)
         for instance in stopped:
             instance.stop()
         for instance in stopped:
             await instance.rested()
+        self._forget_unused()
 
     async def shut_down(self) -> None:
         """Stop every instance, all at once, and wait until nothing is left."""
@@ -256,7 +348,7 @@ class Supervisor:
         plan = reload.diff(self.config.servers, config.servers)
         rules_changed = self.config.daemon != config.daemon
         self.config, self._launcher = config, launcher
-        self._stopped.intersection_update(config.servers)
+        self._held = {name: hold for name, hold in self._held.items() if name in config.servers}
         displaced: list[Displaced] = []
         for housing in list(self._housed.values()):
             name = housing.instance.key.server
@@ -323,6 +415,11 @@ class Supervisor:
             )
             found.append(entry)
         return tuple(found)
+
+
+def _matters(instance: ManagedServer) -> bool:
+    """Whether a host uses the instance, or it runs, or will by itself."""
+    return bool(instance.sessions) or not instance.resting
 
 
 def _joined(failures: list[SmcpError]) -> SmcpError:

@@ -88,6 +88,25 @@ async def test_start_restart_and_stop(tmp_path: Path) -> None:
 
 
 @bounded(LIMIT)
+async def test_a_command_is_served_as_the_host_that_it_could_be(tmp_path: Path) -> None:
+    entry = {"scope": "project", "env": {"TOKEN": "${TOKEN}"}}
+    async with estate(tmp_path, {"s": {"entry": entry}}, environ={"TOKEN": "of the daemon"}) as one:
+        command = one.command(environ={"TOKEN": "mine", "OTHER": "x"})
+        assert await command.ask("start", names=["s"], project="/tmp") is None
+        assert await command.ask("start", all=True, project="/tmp") is None
+        result = await command.ask("call", name="s", tool="env", project="/tmp")
+        assert json.loads(content(result))["env"]["TOKEN"] == "mine"
+        assert (one.instance("s").generation, one.instance("s").key.project) == (1, "/tmp")
+        host = await one.greeted("s", project="/tmp", environ={"TOKEN": "mine", "OTHER": "y"})
+        await host.call("echo")
+        assert len(one.instances("s")) == 1
+        await command.ask("restart", names=["s"], project="/tmp", narrow=True)
+        assert one.instance("s").generation == 2
+        await command.ask("stop", all=True, project="/tmp", narrow=True)
+        assert one.instance("s").state == "STOPPED"
+
+
+@bounded(LIMIT)
 async def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     async with estate(tmp_path, {"s": BROKEN, "t": {"exit_before_init": {"code": 2, "stderr": "bad option"}}}) as one:
         command = one.command()

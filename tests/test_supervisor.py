@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import anyio
 import pytest
 
 from supervisord_mcp.config.models import ServerConfig
-from supervisord_mcp.errors import SmcpError, UnknownServerError
+from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.facts import Facts
-from supervisord_mcp.supervisor import policy_of
+from supervisord_mcp.supervisor import Whence, policy_of
 from tests.kit import probe
 from tests.kit.bounded import bounded
 from tests.kit.daemon import KIT, PYTHON
@@ -22,6 +23,14 @@ LIMIT = 40
 SESSION = {"scope": "session"}
 PROJECT = {"scope": "project"}
 BROKEN: dict[str, Any] = {"command": ["no-such-program-anywhere"], "runtime": "bare"}
+
+
+def at(project: str | None, environ: dict[str, str] | None = None, *, narrow: bool = False) -> Whence:
+    return Whence(Facts("", project, environ=environ or {}), narrow)
+
+
+def states(one: Estate, name: str) -> dict[str | None, str]:
+    return {instance.key.project: instance.state for instance in one.instances(name)}
 
 
 def pids(one: Estate, name: str) -> list[int | None]:
@@ -182,9 +191,9 @@ async def test_a_server_that_needs_a_host_cannot_be_started_without_one(entry: d
         with pytest.raises(SmcpError, match="session"):
             await one.supervisor.start(["s"])
         assert one.instances("s") == []
-        assert list(one.supervisor.startable) == ["t"]
+        assert list(one.supervisor.startable()) == ["t"]
         guest = await one.greeted("s", project="/tmp")
-        assert list(one.supervisor.startable) == ["s", "t"]
+        assert list(one.supervisor.startable()) == ["s", "t"]
         await one.supervisor.start(["s"])
         assert one.instance("s").state == "RUNNING"
         assert text(await guest.call("echo", value="x")) == "x"
@@ -210,6 +219,60 @@ async def test_what_a_person_stopped_no_host_starts(entry: dict[str, str], tmp_p
             assert one.instance("s").state == "RUNNING"
         later = await one.greeted("s", project="/tmp")
         assert text(await later.call("echo", value="x")) == "x"
+
+
+@bounded(LIMIT)
+async def test_a_word_is_about_the_project_it_comes_from(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"p": {"entry": PROJECT}, "g": {}}) as one:
+        supervisor = one.supervisor
+        await supervisor.start(["p", "g"], at("/tmp"))
+        assert (states(one, "p"), states(one, "g")) == ({"/tmp": "RUNNING"}, {None: "RUNNING"})
+        await supervisor.restart(["p"], at("/usr"))
+        assert states(one, "p") == {"/tmp": "RUNNING"}, "what runs is restarted, wherever the word comes from"
+        assert one.instance("p").generation == 2
+        await supervisor.start(["p"], at("/usr"))
+        assert states(one, "p") == {"/tmp": "RUNNING", "/usr": "RUNNING"}
+        await supervisor.restart(["p"], at("/usr", narrow=True))
+        assert [instance.generation for instance in one.instances("p")] == [2, 2]
+        await supervisor.stop(["p"], at("/usr", narrow=True))
+        assert states(one, "p") == {"/tmp": "RUNNING"}
+        usr, etc = await one.greeted("p", project="/usr"), await one.greeted("p", project="/etc")
+        assert (await usr.call("echo"))["error"]["data"] == {"reason": "server_stopped"}
+        assert text(await etc.call("echo", value="x")) == "x"
+        await supervisor.stop(["p"])
+        assert (await etc.call("echo"))["error"]["data"] == {"reason": "server_stopped"}
+        await supervisor.start(["p"], at("/etc", narrow=True))
+        assert text(await etc.call("echo", value="x")) == "x"
+        tmp = await one.greeted("p", project="/tmp")
+        assert "error" in await tmp.call("echo"), "everywhere else it stays stopped"
+
+
+@bounded(LIMIT)
+async def test_a_server_of_all_projects_cannot_be_stopped_in_one(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"p": {"entry": PROJECT}, "g": {}}) as one:
+        await one.supervisor.start(["g", "p"], at("/tmp", narrow=True))
+        for verb in (one.supervisor.stop, one.supervisor.restart):
+            with pytest.raises(UsageError, match="'g' is shared by all projects"):
+                await verb(["p", "g"], at("/tmp", narrow=True))
+        assert (one.instance("p").state, one.instance("p").generation) == ("RUNNING", 1), "nothing is half done"
+        assert one.supervisor.stoppable() == ("g", "p")
+        assert one.supervisor.stoppable(at("/tmp", narrow=True)) == ("p",)
+        assert one.supervisor.startable(at("/tmp", narrow=True)) == ("p",)
+        assert one.supervisor.startable(at("/usr")) == ("g", "p")
+
+
+@bounded(LIMIT)
+async def test_a_word_brings_the_environment_that_a_host_would(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"entry": {"env": {"TOKEN": "${TOKEN}"}, "inherit": ["MORE"]}}}) as one:
+        with pytest.raises(SmcpError, match="TOKEN"):
+            await one.supervisor.start(["s"], at(None))
+        await one.supervisor.start(["s"], at(None, {"TOKEN": "one", "MORE": "x", "OTHER": "y"}))
+        guest = await one.greeted("s", environ={"TOKEN": "one", "MORE": "x", "OTHER": "z"})
+        found = json.loads(text(await guest.call("env")))["env"]
+        assert (found["TOKEN"], found["MORE"], "OTHER" in found) == ("one", "x", False)
+        assert one.instance("s").generation == 1
+        await one.supervisor.start(["s"], at(None, {"TOKEN": "two"}))
+        assert one.instance("s").generation == 1, "one that is used here is what a start is about"
 
 
 @bounded(LIMIT)

@@ -44,7 +44,7 @@ def call(
     operation = control.Call(
         name=name, tool=tool, arguments=_object(arguments), project=project_root(project), timeout=timeout
     )
-    with connected(start=True) as client, busy(f"calling {tool} of {name}"):
+    with connected(start=True, as_host=True) as client, busy(f"calling {tool} of {name}"):
         raw = client.ask(operation, timeout + SLOW)
     result = control.parse_result(raw, _Result)
     if as_json:

@@ -11,14 +11,12 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, NoReturn, Self, TypeVar
 
-import msgspec
 from msgspec import Raw
 
 from supervisord_mcp import shim
 from supervisord_mcp.config.paths import Paths, find_paths
 from supervisord_mcp.errors import FramingError, NoDaemonError, SmcpError
 from supervisord_mcp.protocol import control
-from supervisord_mcp.protocol.hello import Hello
 
 T = TypeVar("T")
 
@@ -30,14 +28,18 @@ _CHUNK: Final = 1 << 16
 
 
 class Client:
-    """One connection to the daemon. Asks one thing at a time; use it as a context manager."""
+    """One connection to the daemon. Asks one thing at a time; use it as a context manager.
 
-    def __init__(self, connection: socket.socket) -> None:
+    ``as_host`` is for what may start a server: the environment goes with the greeting, as with that of a host, and the
+    daemon takes from it what the entry of the server names.
+    """
+
+    def __init__(self, connection: socket.socket, *, as_host: bool = False) -> None:
         self._socket = connection
         self._buffer = bytearray()
         self._last_id = 0
-        hello = Hello(smcp=1, role="control", pid=os.getpid(), cwd="/")
-        self._send(msgspec.json.encode(hello) + b"\n", QUICK)
+        said: dict[str, str | int | None] = {"smcp": 1, "role": "control", "pid": os.getpid(), "cwd": _directory()}
+        self._send(shim.encode_hello(said, os.environb if as_host else {}), QUICK)
 
     def __enter__(self) -> Self:
         return self
@@ -161,15 +163,18 @@ class Client:
 
 
 @contextmanager
-def connected(*, start: bool = False) -> Iterator[Client]:
-    """Given whether a daemon may be started for it, return a client. Raise `NoDaemonError` if there is no daemon."""
+def connected(*, start: bool = False, as_host: bool = False) -> Iterator[Client]:
+    """Given whether a daemon may be started for it, return a client. Raise `NoDaemonError` if there is no daemon.
+
+    ``as_host`` is what it is for `Client`.
+    """
     try:
         connection = shim.reach_daemon(os.environ, os.getuid()) if start else shim.find_daemon(os.environ, os.getuid())
     except shim.ShimError as error:
         raise NoDaemonError(error.text) from error
     if connection is None:
         raise NoDaemonError(f"no daemon runs (looked at {paths().socket})", remedy="start it with: smcp up")
-    with Client(connection) as client:
+    with Client(connection, as_host=as_host) as client:
         yield client
 
 
@@ -185,6 +190,13 @@ def reload_daemon() -> None:
 def paths() -> Paths:
     """Return where the files of this person's daemon are."""
     return find_paths(os.environ, os.getuid())
+
+
+def _directory() -> str:
+    try:
+        return os.fsencode(os.getcwd()).decode()
+    except (FileNotFoundError, UnicodeDecodeError):  # it was deleted, or its name is nothing that JSON can say
+        return "/"
 
 
 def _peer_pid(connection: socket.socket) -> int:

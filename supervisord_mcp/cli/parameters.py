@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,17 +28,17 @@ ServerNames = Annotated[
 ]
 AllServers = Annotated[bool, typer.Option("--all", help="All configured servers.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def _project_option(meaning: str) -> Any:
+    return typer.Option("--project", metavar="DIR", help=meaning, file_okay=False, exists=True, resolve_path=True)
+
+
 Project = Annotated[
     Path | None,
-    typer.Option(
-        "--project",
-        metavar="DIR",
-        help="Root of the project; else the nearest marked directory above the current one.",
-        file_okay=False,
-        exists=True,
-        resolve_path=True,
-    ),
+    _project_option("Root of the project; else the nearest directory above the current one that is marked as one."),
 ]
+OnlyProject = Annotated[Path | None, _project_option("Only for this project; else for all of them.")]
 
 
 def chosen(names: list[str] | None, everything: bool) -> tuple[str, ...]:

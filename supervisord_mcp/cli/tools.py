@@ -39,7 +39,7 @@ def tools(
     Starts it only if its catalogue is not known yet, and the daemon if none runs.
     """
     operation = control.Tools(name=name, project=project_root(project), refresh=refresh)
-    with connected(start=True) as client, busy(f"asking {name}"):
+    with connected(start=True, as_host=True) as client, busy(f"asking {name}"):
         raw = client.ask(operation, SLOW)
     if as_json:
         print_json(raw)

@@ -29,14 +29,23 @@ EMPTY_OBJECT: Final = Raw(b"{}")
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """The servers that a verb works on: some by name, or all of them; exactly one of the two is given."""
+    """The servers that a verb works on: some by name, or all of them; exactly one of the two is given.
+
+    ``project`` is the root of the project that the command works in, or null where none is known. If ``narrow``, the
+    verb is about the instances of that project alone. What an instance is made with beside it, the environment of the
+    command, is in its greeting.
+    """
 
     names: tuple[str, ...] = ()
     all: bool = False
+    project: str | None = None
+    narrow: bool = False
 
     def __post_init__(self) -> None:
         if self.all == bool(self.names):
             raise ValueError("give names or all, and not both")
+        if self.narrow and self.project is None:
+            raise ValueError("narrow needs a project")
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,6 +33,16 @@ def test_greets_and_asks(daemon: FakeDaemon) -> None:
     assert not daemon.hellos[0].environ
 
 
+def test_only_what_may_start_a_server_takes_the_environment_along(
+    daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setenv("TOKEN", "mine")
+    with connected(as_host=True) as client:
+        client.ask(control.Version())
+    (said,) = daemon.hellos
+    assert (said.role, said.environ["TOKEN"], said.cwd) == ("control", "mine", str(home))
+
+
 def test_several_requests_on_one_connection(daemon: FakeDaemon) -> None:
     daemon.answers[control.Stop] = None
     with connected() as client:

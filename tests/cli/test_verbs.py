@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from supervisord_mcp.errors import (
@@ -34,6 +36,29 @@ def test_verbs_succeed_in_silence(
     ran = smcp(*words)
     assert (ran.status, ran.out, ran.err) == (0, "", "")
     assert daemon.asked == [operation]
+
+
+VERBS = {"start": control.Start, "stop": control.Stop, "restart": control.Restart}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_verbs_know_the_project(
+    smcp: Smcp, daemon: FakeDaemon, home: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    below = home / "site" / "src"
+    below.mkdir(parents=True)
+    (home / "site" / ".git").mkdir()
+    monkeypatch.chdir(below)
+    monkeypatch.setenv("TOKEN", "mine")
+    assert smcp(verb, "a").status == 0
+    assert smcp(verb, "a", "--project", str(home)).status == 0
+    found = None if verb == "stop" else str(home / "site")
+    assert daemon.asked == [
+        VERBS[verb](names=("a",), project=found),
+        VERBS[verb](names=("a",), project=str(home), narrow=True),
+    ]
+    assert ("TOKEN" in daemon.hellos[0].environ) == (verb != "stop")
+    assert smcp(verb, "a", "--project", "nowhere").status == 2
 
 
 @pytest.mark.parametrize("verb", ["start", "stop", "restart"])

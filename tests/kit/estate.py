@@ -143,11 +143,12 @@ class PipeGuest(Guest):
 class Command:
     """A command on the control socket."""
 
-    def __init__(self, rest: bytes = b"") -> None:
+    def __init__(self, rest: bytes = b"", environ: Mapping[str, str] | None = None) -> None:
         self.socket, connection = socket.socketpair()
         connection.setblocking(False)
         self.socket.setblocking(False)
-        self.greeting = Greeting(Hello(smcp=1, role="control"), connection, (), os.getpid(), os.getuid(), rest)
+        said = Hello(smcp=1, role="control", environ=dict(environ or {}))
+        self.greeting = Greeting(said, connection, (), os.getpid(), os.getuid(), rest)
         self.replies: list[dict[str, Any]] = []
         self.ended = False
         self._rest = b""
@@ -315,9 +316,9 @@ class Estate:
         assert "result" in answer, answer
         return guest
 
-    def command(self, rest: bytes = b"") -> Command:
+    def command(self, rest: bytes = b"", environ: Mapping[str, str] | None = None) -> Command:
         """Let a command come."""
-        command = Command(rest)
+        command = Command(rest, environ)
         self.commands.append(command)
         self.control.receive(command.greeting)
         return command

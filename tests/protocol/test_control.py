@@ -19,7 +19,7 @@ OPERATIONS: list[Operation] = [
     control.Status(),
     control.Start(names=("a", "b")),
     control.Stop(all=True),
-    control.Restart(names=("a",)),
+    control.Restart(names=("a",), project="/p", narrow=True),
     control.Reload(),
     control.ListServers(),
     control.Tools(name="a", project="/p", refresh=True),
@@ -63,7 +63,7 @@ def test_request_has_the_form_of_the_contract() -> None:
     assert json.loads(control.request_line(1, control.Start(names=("x",)))) == {
         "id": 1,
         "op": "start",
-        "args": {"names": ["x"], "all": False},
+        "args": {"names": ["x"], "all": False, "project": None, "narrow": False},
     }
 
 
@@ -102,6 +102,7 @@ def test_not_a_request(line: bytes) -> None:
         ("start", "{}"),
         ("start", '{"names": ["a"], "all": true}'),
         ("start", '{"names": "a"}'),
+        ("stop", '{"names": ["a"], "narrow": true}'),
         ("tools", "{}"),
         ("logs", '{"name": "a", "lines": "many"}'),
         ("call", '{"name": "a", "tool": "t", "arguments": [1]}'),
