@@ -31,6 +31,10 @@ _log = logging.getLogger(__name__)
 _SHOWN_FIRST = ("FATAL", "BACKOFF", "RUNNING", "STARTING", "STOPPING", "EXITED", "STOPPED")
 
 
+#: What has ended for good unless a person, or for EXITED a call, wants it again.
+_GAVE_UP = ("FATAL", "EXITED")
+
+
 @dataclass(frozen=True, slots=True)
 class Whence:
     """Where the word of a person comes from.
@@ -172,10 +176,19 @@ class Supervisor:
         self._forget_unused()
 
     def _forget_unused(self) -> None:
-        """Forget instances with which nothing is lost; the last one of a shared server stays, to tell how it was."""
+        """Forget instances that nobody uses and that do not run.
+
+        The last one of a shared server stays, to tell how it was. One that gave up stays as well, so that it is not
+        tried again behind the back of a person; but once another instance of the server runs or is used, it tells
+        nothing of the server, only of what somebody once asked for, such as a project that does not suit it.
+        """
         count = Counter(key.server for key in self._housed)
+        live = {key.server for key, housing in self._housed.items() if _matters(housing.instance)}
         for key, housing in list(self._housed.items()):
-            if housing.instance.unused and (key.project is not None or count[key.server] > 1):
+            if _matters(housing.instance):
+                continue
+            gave_up = housing.instance.state in _GAVE_UP
+            if key.server in live if gave_up else key.project is not None or count[key.server] > 1:
                 del self._housed[key]
                 count[key.server] -= 1
 
@@ -382,7 +395,9 @@ class Supervisor:
 
     def _server_status(self, name: str, config: ServerConfig) -> ServerStatus:
         mine = [instance for instance in self.instances if instance.key.server == name]
-        states = {instance.state for instance in mine}
+        # One that nobody uses and that does not run says something of the server only if there is no other.
+        telling = [instance for instance in mine if _matters(instance)] or mine
+        states = {instance.state for instance in telling}
         return ServerStatus(
             name=name,
             state=next((state for state in _SHOWN_FIRST if state in states), "STOPPED"),
@@ -394,7 +409,7 @@ class Supervisor:
             catalogue=self.catalogue_of(name) is not None,
             sessions=sum(len(instance.sessions) for instance in mine),
             restarts=sum(instance.restarts for instance in mine),
-            last_error=next((instance.last_error for instance in mine if instance.last_error), None),
+            last_error=next((instance.last_error for instance in telling if instance.last_error), None),
             instances=tuple(map(instance_status, mine)),
         )
 

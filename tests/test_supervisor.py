@@ -135,6 +135,42 @@ async def test_what_runs_or_gave_up_is_not_forgotten(tmp_path: Path) -> None:
         assert one.instance("bad").generation == 1, "who comes later does not start it again"
 
 
+@bounded(LIMIT)
+async def test_one_that_nobody_uses_and_that_gave_up_says_nothing_of_the_server(tmp_path: Path) -> None:
+    entry = {"command": [PYTHON, "-I", "-S", str(KIT / "fserver.py"), "${WHAT}"], "runtime": "bare", **PROJECT}
+    good, bad = {"WHAT": "{}"}, {"WHAT": json.dumps({"exit_before_init": {"code": 3}})}
+    async with estate(tmp_path, {"s": {**entry, "restart": "never"}}) as one:
+        supervisor = one.supervisor
+        with pytest.raises(SmcpError):
+            await supervisor.start(["s"], at("/", bad))
+        (status,) = supervisor.status()
+        assert (status.state, "exit 3" in (status.last_error or "")) == ("EXITED", True), "there is no other"
+        guest = await one.greeted("s", project="/tmp", environ=good)
+        await guest.call("env")
+        (status,) = supervisor.status()
+        assert (status.state, status.last_error, len(status.instances)) == ("RUNNING", None, 2)
+        other = await one.greeted("s", project="/usr", environ=good)
+        other.close_stdin()
+        await other.over()
+        assert states(one, "s") == {"/tmp": "RUNNING"}, "the next one that leaves takes it along"
+
+
+@pytest.mark.parametrize("word", ["start", "stop"])
+@bounded(LIMIT)
+async def test_a_word_clears_what_gave_up_and_nobody_uses(word: str, tmp_path: Path) -> None:
+    entry = {"command": [PYTHON, "-I", "-S", str(KIT / "fserver.py"), "${WHAT}"], "runtime": "bare", **PROJECT}
+    good, bad = {"WHAT": "{}"}, {"WHAT": json.dumps({"exit_before_init": {"code": 3}})}
+    async with estate(tmp_path, {"s": {**entry, "restart": "never"}}) as one:
+        with pytest.raises(SmcpError):
+            await one.supervisor.start(["s"], at("/", bad))
+        if word == "start":
+            await one.supervisor.start(["s"], at("/tmp", good))
+            assert states(one, "s") == {"/tmp": "RUNNING"}
+        else:
+            await one.supervisor.stop(["s"])
+            assert states(one, "s") == {}
+
+
 # What a person says
 
 
