@@ -32,6 +32,7 @@ from supervisord_mcp.protocol.attachment import State as SessionState
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.multiplexer import Multiplexer
+from supervisord_mcp.remarks import Remarks
 from supervisord_mcp.runtimes.base import Child, ExitStatus
 from supervisord_mcp.session import SessionLink
 
@@ -39,8 +40,6 @@ _log = logging.getLogger(__name__)
 
 #: Above this many bytes waiting for the child, its hosts are not read from.
 CONGESTED = 1 << 20
-#: How many lines of noise on stdout are logged for each run; the rest is counted.
-LOGGED_NOISE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class ManagedServer:
         self._spawning = anyio.CancelScope()
         self._conduit: Conduit | None = None
         self._changed = anyio.Event()
-        self._noise = 0
+        self.remarks = Remarks(log)
         self._failure: SmcpError | None = None
         self._phase = ""
         self._ailment = ""
@@ -378,7 +377,6 @@ class ManagedServer:
         self._server_log.write("smcp", text)
 
     def _connect(self, child: Child) -> Conduit:
-        self._noise = 0
         log, rules = self._server_log, self.blueprint
         fittings = Fittings(self._from_child, self._check_congestion)
         grace = rules.policy.stop_grace
@@ -392,8 +390,7 @@ class ManagedServer:
         if ending.unasked:
             self.last_error = ending.cause
             self._failure = LaunchError(reason.text)
-        if self._noise > LOGGED_NOISE:
-            self._server_log.write("smcp", f"and {self._noise - LOGGED_NOISE} more lines of noise that are not shown")
+        self.remarks.end_run()
         self._event(life.Exited(generation, bool(status and status.success), ending.cause))
         self._apply(self._mux.child_lost(reason.text, reason.data))
         if ending.unasked:
@@ -458,9 +455,7 @@ class ManagedServer:
                     self._server_log.write("smcp", f"not healthy: {trouble}")
                     self._around.observers.publish(Event("health", self.key.server, {"trouble": trouble}))
             case talk.Note(kind, text):
-                self._noise += 1
-                if self._noise <= LOGGED_NOISE:
-                    self._server_log.write("smcp", f"{kind}: {text}")
+                self.remarks.take(kind, text)
 
     def _unavailable(self) -> reasons.Reason | None:
         return reasons.unavailable(self.key.server, self._life, self._loop.time())

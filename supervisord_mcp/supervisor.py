@@ -464,6 +464,7 @@ def instance_status(instance: ManagedServer) -> InstanceStatus:
         user=instance.child.user if instance.child is not None else "",
         limits=instance.child.limits if instance.child is not None else (),
         uncovered=instance.child.uncovered if instance.child is not None else (),
+        dropped=dict(instance.remarks.dropped),
     )
 
 

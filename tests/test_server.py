@@ -18,6 +18,7 @@ from supervisord_mcp import server as module
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.protocol.attachment import State
+from supervisord_mcp.remarks import LOGGED
 from supervisord_mcp.runtimes.base import Child
 from supervisord_mcp.server import Spawning
 from tests.kit import probe
@@ -734,12 +735,13 @@ async def test_noise_is_counted_and_only_the_first_of_it_is_logged(tmp_path: Pat
     async with workshop(tmp_path) as shop:
         instance = shop.instance()
         guest = await shop.greeted(instance)
-        await guest.call("emit", data="".join(f"noise {number}\n" for number in range(module.LOGGED_NOISE + 50)))
+        await guest.call("emit", data="".join(f"noise {number}\n" for number in range(LOGGED + 50)))
         instance.stop()
         await instance.rested()
         assert "smcp noise: noise 0" in shop.logged()
-        assert len([line for line in shop.logged() if "noise:" in line]) == module.LOGGED_NOISE
+        assert len([line for line in shop.logged() if "noise:" in line]) == LOGGED
         assert "smcp and 50 more lines of noise that are not shown" in shop.logged()
+        assert instance.remarks.dropped == {"noise": LOGGED + 50}
 
 
 @bounded(LIMIT)

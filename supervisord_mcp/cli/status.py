@@ -18,6 +18,16 @@ from supervisord_mcp.protocol.control import DaemonStatus, InstanceStatus, Serve
 
 _COLUMNS: Final = ("SERVER", "STATE", "PID", "UPTIME", "SESSIONS", "SCOPE", "RESTARTS", "RUNTIME")
 
+_DROPPED: Final = {
+    "noise": "of noise (no messages)",
+    "unknown": "answers to what nobody asked",
+    "late": "answers that came too late",
+    "unrouted": "notifications for nobody",
+    "early": "notifications before a host was ready",
+}
+#: What only a faulty server writes.
+_FAULTS: Final = ("noise", "unknown")
+
 
 @dataclass(slots=True)
 class _Row:
@@ -131,6 +141,8 @@ def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -
     if instance and whole:
         notes += [f"limit {limit}" for limit in instance.limits]
         notes += [f"not held back: {line}" for line in instance.uncovered]
+    if instance and (dropped := _dropped(instance, whole=whole)):
+        notes.append(f"dropped: {dropped}; smcp logs has the first of each run")
     lines = (error or "").strip().splitlines()
     if lines:
         more = " …" if len(lines) > 1 and not whole else ""
@@ -138,3 +150,14 @@ def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -
     if whole:
         notes += [f"  {line}" for line in lines[1:]]
     return notes
+
+
+def _dropped(instance: InstanceStatus, *, whole: bool) -> str:
+    """Return what the server wrote that reached nobody, in words.
+
+    What is late, or for a host that left, comes with every cancelled call: the overview is silent about it.
+    """
+    shown = (
+        (kind, words) for kind, words in _DROPPED.items() if instance.dropped.get(kind) and (whole or kind in _FAULTS)
+    )
+    return ", ".join(f"{instance.dropped[kind]} {words}" for kind, words in shown)

@@ -157,6 +157,9 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     ``user`` is whom a sandbox of a daemon of root runs as; ``limits`` are its limits, each with what enforces it;
     ``uncovered`` is what a reduced isolation does not hold it back from.
+    ``dropped`` counts what the server wrote that reached nobody, by why: ``noise`` (a line that is no message),
+    ``late`` (an answer or progress after the end of the request), ``unknown`` (an answer to what was never asked, or
+    without an id), ``unrouted`` and ``early`` (a notification that belongs to no host).
     """
 
     key: str
@@ -173,6 +176,7 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     limits: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
+    dropped: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"protocol", "policy", "egress"}),
     frozenset({"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "endpoint", "facts"}),
     frozenset({"packages", "catalogues", "logs", "journal", "metrics", "reasons", "examination", "probes"}),
-    frozenset({"doctor", "launch", "session", "conduit"}),
+    frozenset({"doctor", "launch", "session", "conduit", "remarks"}),
     frozenset({"server"}),
     frozenset({"supervisor"}),
     frozenset({"caller", "listener", "http", "reloader", "inspector"}),

@@ -46,9 +46,12 @@ async def test_duplicates_null_and_objects_are_refused() -> None:
         assert [event["params"]["arguments"]["value"] for event in d.journal("s").calls()] == ["first"]
 
 
-@pytest.mark.parametrize("switch", ["answer_unknown_id", "answer_null_id", "duplicate_answer"])
+@pytest.mark.parametrize(
+    ("switch", "kind"),
+    [("answer_unknown_id", "unknown"), ("answer_null_id", "unknown"), ("duplicate_answer", "late")],
+)
 @bounded(40)
-async def test_answers_that_belong_to_nobody_are_dropped(switch: str) -> None:
+async def test_answers_that_belong_to_nobody_are_dropped_and_counted(switch: str, kind: str) -> None:
     switches: dict[str, Any] = {switch: True}
     async with daemon(fake("s", **switches)) as d:
         hosts = [await d.connected("s"), await d.connected("s")]
@@ -59,6 +62,9 @@ async def test_answers_that_belong_to_nobody_are_dropped(switch: str) -> None:
         for host in hosts:
             assert (await host.request("ping")).result == {}
             assert [frame.id for frame in host.answers] == ['"hello"', "0", "1", "2", "3", "4", "1"], host.show()
+        (instance,) = await d.instances("s")
+        assert set(instance["dropped"]) == {kind}
+        assert instance["dropped"][kind] >= 10, "one beside each answer"
 
 
 @bounded(40)

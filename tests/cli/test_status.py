@@ -105,3 +105,20 @@ def test_status_shows_problems(smcp: Smcp, daemon: FakeDaemon) -> None:
         "logging: degraded: full",
         "no servers are configured; add one with: smcp add NAME -- COMMAND",
     ]
+
+
+def test_status_tells_what_was_dropped(smcp: Smcp, daemon: FakeDaemon) -> None:
+    usual = InstanceStatus(key="a/1", state="RUNNING", dropped={"late": 4})
+    faulty = InstanceStatus(key="b/1", state="RUNNING", dropped={"late": 1, "noise": 2, "unknown": 3, "new": 9})
+    daemon.answers[control.Status] = StatusResult(
+        daemon=STATUS.daemon,
+        servers=(
+            ServerStatus(name="a", state="RUNNING", instances=(usual,)),
+            ServerStatus(name="b", state="RUNNING", instances=(faulty,)),
+        ),
+    )
+    notes = [line.strip() for line in clean_lines(smcp("status").out) if "dropped" in line]
+    more = "smcp logs has the first of each run"
+    assert notes == [f"dropped: 2 of noise (no messages), 3 answers to what nobody asked; {more}"]
+    assert f"dropped: 4 answers that came too late; {more}" in smcp("status", "a").out
+    assert json.loads(smcp("status", "a", "--json").out)["servers"][0]["instances"][0]["dropped"] == {"late": 4}

@@ -231,6 +231,7 @@ def test_status_has_the_form_of_the_contract() -> None:
         "isolation",
         "user",
         "limits",
+        "dropped",
     }
 
 

@@ -1,0 +1,45 @@
+"""Remarks on the messages of a server: all of them counted, the first of each run logged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from supervisord_mcp.logs import ServerLog
+from supervisord_mcp.remarks import LOGGED, Remarks
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[ServerLog]:
+    one = ServerLog(tmp_path / "one.log", max_size=1 << 20, keep=1)
+    yield one
+    one.close()
+
+
+def said(log: ServerLog) -> list[str]:
+    return [line.split(" ", 2)[2] for line in log.last(10_000)]
+
+
+def test_what_reached_nobody_is_counted_by_its_kind(log: ServerLog) -> None:
+    remarks = Remarks(log)
+    for kind in ("noise", "late", "noise", "catalogue", "unknown"):
+        remarks.take(kind, "x")
+    assert remarks.dropped == {"noise": 2, "late": 1, "unknown": 1}
+    assert said(log) == ["noise: x", "late: x", "noise: x", "catalogue: x", "unknown: x"]
+
+
+def test_only_the_first_of_each_run_is_logged(log: ServerLog) -> None:
+    remarks = Remarks(log)
+    for number in range(LOGGED + 7):
+        remarks.take("noise", str(number))
+    remarks.end_run()
+    remarks.take("late", "again")
+    remarks.end_run()
+    assert remarks.dropped == {"noise": LOGGED + 7, "late": 1}
+    assert said(log)[-3:] == [
+        f"noise: {LOGGED - 1}",
+        "and 7 more lines of noise that are not shown",
+        "late: again",
+    ]
