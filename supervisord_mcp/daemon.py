@@ -215,6 +215,7 @@ class Daemon:
 
     def _report(self, error: ConfigError) -> None:
         problems = tuple(map(str, error.problems))
+        self._supervisor.faults = problems
         if problems != self._problems:
             self._problems = problems
             self._observers.publish(Event("config-faulty", data={"problems": list(problems)}))
@@ -224,7 +225,7 @@ class Daemon:
         old, config = self._config, loaded.config
         if loaded.directories != self._directories or config.daemon.reload != old.daemon.reload:
             self._reloader.wake()  # also when a person asked for this, other places are watched from now on
-        self._problems = ()
+        self._problems = self._supervisor.faults = ()
         self._files, self._directories = loaded.files, loaded.directories
         self._config = config
         self._logs.configure(config)

@@ -136,7 +136,10 @@ class Start:
                 lines = file.read().decode(errors="replace").splitlines()
         except OSError:
             pass
-        last = [line for line in lines if line.strip()][-6:] or ["it said nothing"]
+        lines = [line for line in lines if line.strip()]
+        # An error is told as a whole: a configuration may have many faults.
+        begun = [number for number, line in enumerate(lines) if line.startswith("error[")]
+        last = lines[begun[-1] :] if begun else lines[-6:] or ["it said nothing"]
         return "\n  ".join(["the daemon cannot start:", *last, f"(its log: {self._log})"])
 
     def _start_unit(self, deadline: float) -> bool:

@@ -82,6 +82,8 @@ class Supervisor:
 
     def __init__(self, config: Config, launcher: Launcher, around: Surroundings, logs: Mapping[str, ServerLog]) -> None:
         self.config = config
+        #: What is wrong with the configuration on disk, which is therefore not the one in force.
+        self.faults: tuple[str, ...] = ()
         self._launcher = launcher
         self._around = around
         self._logs = logs
@@ -116,11 +118,18 @@ class Supervisor:
         try:
             return self.config.servers[name]
         except KeyError:
-            known = ", ".join(sorted(self.config.servers)) or "none"
-            raise UnknownServerError(
-                f"no server '{name}' in the configuration (known: {known})",
-                remedy=f"add it with: smcp add {name} -- COMMAND",
-            ) from None
+            raise self._unknown(name) from None
+
+    def _unknown(self, name: str) -> UnknownServerError:
+        known = ", ".join(sorted(self.config.servers)) or "none"
+        text = f"no server '{name}' in the configuration (known: {known})"
+        if not self.faults:
+            return UnknownServerError(text, remedy=f"add it with: smcp add {name} -- COMMAND")
+        faults = "\n".join(self.faults)
+        return UnknownServerError(
+            f"{text}\nthe files were changed since, but have faults and are not in force:\n{faults}",
+            remedy="correct them; smcp config check shows what is left",
+        )
 
     def scope(self, facts: Facts) -> str:
         """Return who would share an instance with a session."""

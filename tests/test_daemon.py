@@ -292,9 +292,15 @@ async def test_a_broken_file_keeps_everything_and_is_shown() -> None:
         with pytest.raises(ControlError) as raised:
             await d.control("reload")
         assert (raised.value.error["code"], raised.value.error["exit"]) == ("config", 2)
+        with pytest.raises(ControlError, match="are not in force") as raised:
+            await d.control("start", names=["s2"])
+        assert f"{d.config}:{line}: servers.s2.command: " in raised.value.error["message"]
         assert (await host.call("echo", value="x")).text == "x"
         d.write_config(good)
         assert await problems(d, some=False) == []
+        with pytest.raises(ControlError, match=r"smcp add s2|no server 's2'") as raised:
+            await d.control("start", names=["s2"])
+        assert "in force" not in raised.value.error["message"]
         assert (await d.instances("s"))[0]["pid"] == pid
         kinds = [value["kind"] async for kind, value in d.stream("events") if kind == "event"]
         assert kinds.count("config-faulty") == 1

@@ -91,6 +91,15 @@ def test_a_daemon_that_fails_after_it_listened(place: Installation) -> None:
     assert len(place.events("launched")) == 2
 
 
+def test_an_error_of_the_daemon_is_told_as_a_whole(place: Installation) -> None:
+    faults = [f"/config.toml:{number}: servers.s{number}: bad" for number in range(12)]
+    env = place.environ({"fail": "\n".join(["some line before", "error[config]:", *faults])})
+    done = place.run("echo", env=env)
+    told = done.stderr.decode().splitlines()
+    assert told[0] == "smcp: the daemon cannot start:"
+    assert [line.strip() for line in told[1:14]] == ["error[config]:", *faults]
+
+
 def test_those_who_waited_for_a_start_in_vain_do_not_try_again(place: Installation) -> None:
     env = place.environ({"delay": 1.0, "fail": "no such thing"})
     found = results([place.host("echo", env=env) for _ in range(4)])

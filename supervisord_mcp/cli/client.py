@@ -166,11 +166,16 @@ class Client:
 def connected(*, start: bool = False, as_host: bool = False) -> Iterator[Client]:
     """Given whether a daemon may be started for it, return a client. Raise `NoDaemonError` if there is no daemon.
 
-    ``as_host`` is what it is for `Client`.
+    Raise `ConfigError` if none can start because of the configuration. ``as_host`` is what it is for `Client`.
     """
     try:
         connection = shim.reach_daemon(os.environ, os.getuid()) if start else shim.find_daemon(os.environ, os.getuid())
     except shim.ShimError as error:
+        if start and not error.final:
+            # The end of the log of a daemon that did not start is for hosts; here there is room for every fault.
+            from supervisord_mcp.config.load import load
+
+            load(paths())
         raise NoDaemonError(error.text) from error
     if connection is None:
         raise NoDaemonError(f"no daemon runs (looked at {paths().socket})", remedy="start it with: smcp up")

@@ -10,6 +10,7 @@ import codecs
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def add_server(paths: Paths, name: str, entry: Mapping[str, Any], *, replace: bo
         if file is not None and not replace:
             raise UsageError(
                 f"a server '{name}' is already defined at {file}:{line}",
-                remedy=f"choose another name, or replace it (smcp remove {name}, then add it again)",
+                remedy="choose another name, or put this one in its place with: smcp add --replace",
             )
         file = file or paths.config_file
         _change(paths, file, name, lambda text: put_server(text, name, entry))
@@ -128,11 +129,35 @@ def _change(paths: Paths, file: Path, name: str, change: Callable[[str], str]) -
             raise ConfigError((Problem(str(file), None, f"servers.{name}", str(error)),)) from None
         if after == content:
             return
-        load(paths, {file: after})
+        _try(paths, file, after)
         if _content(file) == before:
             _write(file, after)
             return
     raise SmcpError(f"{file} changes all the time; nothing was changed", remedy="find out which program writes it")
+
+
+def _try(paths: Paths, file: Path, content: bytes) -> None:
+    """Load the configuration as it would be. Raise `ConfigError` with the places that the file has now.
+
+    What was wrong before keeps its line; what the change would make wrong is nowhere in the file, so it has none.
+    """
+    try:
+        load(paths, {file: content})
+    except ConfigError as error:
+        before = {problem.key: problem for problem in _problems(paths) if problem.file == str(file)}
+        told = (
+            before.get(problem.key, replace(problem, line=None)) if problem.file == str(file) else problem
+            for problem in error.problems
+        )
+        raise ConfigError(tuple(told)) from None
+
+
+def _problems(paths: Paths) -> tuple[Problem, ...]:
+    try:
+        load(paths)
+    except ConfigError as error:
+        return error.problems
+    return ()
 
 
 def _encoded(before: bytes, text: str) -> bytes:

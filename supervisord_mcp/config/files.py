@@ -41,9 +41,18 @@ def read_file(path: Path) -> bytes:
 
 @contextmanager
 def locked(path: Path, wait: float = LOCK_WAIT) -> Iterator[None]:
-    """Hold the lock file while the block runs. Raise `SmcpError` if somebody else keeps it for too long."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """Hold the lock file while the block runs.
+
+    Raise `SmcpError` if there cannot be such a file, or if somebody else keeps it for too long.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise SmcpError(
+            f"the configuration cannot be edited: {path}: {error.strerror}; nothing was changed",
+            remedy="check who may write there, and whether the disk is full or mounted read-only",
+        ) from error
     try:
         deadline = time.monotonic() + wait
         while True:

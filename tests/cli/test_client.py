@@ -190,6 +190,21 @@ def test_what_the_shim_cannot_do_is_no_daemon(monkeypatch: pytest.MonkeyPatch) -
         pass
 
 
+def test_a_configuration_that_lets_no_daemon_start_is_told_in_full(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reach(environ: object, uid: int) -> socket.socket:
+        raise shim.ShimError(3, "the daemon cannot start:\n  the last lines", final=False)
+
+    monkeypatch.setattr(shim, "reach_daemon", reach)
+    with pytest.raises(NoDaemonError, match="the last lines"), connected(start=True):
+        pass
+    file = home / "config" / "config.toml"
+    file.parent.mkdir()
+    file.write_text("".join(f"[servers.s{number}]\ncomand = 'x'\n" for number in range(20)))
+    with pytest.raises(ConfigError) as caught, connected(start=True):
+        pass
+    assert (len(caught.value.problems), caught.value.exit_status) == (20, 2)
+
+
 def test_reload_of_whatever_runs(home: Path) -> None:
     reload_daemon()
     fake = FakeDaemon(home)

@@ -53,7 +53,7 @@ def test_add_replace_and_remove(paths: Paths) -> None:
 
 def test_a_taken_name_is_refused(paths: Paths) -> None:
     write(paths, b="\n" + server("b"))
-    with pytest.raises(UsageError, match=r"'b' is already defined at .*conf\.d/b\.toml:3"):
+    with pytest.raises(UsageError, match=r"'b' is already defined at .*conf\.d/b\.toml:3\n.*smcp add --replace"):
         add_server(paths, "b", {"command": "y"})
     assert not paths.config_file.exists()
 
@@ -103,6 +103,25 @@ def test_nothing_is_added_to_a_broken_configuration(paths: Paths) -> None:
     assert problems(paths, lambda: add_server(paths, "n", {"command": "x"})) == [
         "config.toml: servers.n: 'servers' is not a table"
     ]
+
+
+def test_places_are_those_of_the_file_as_it_is(paths: Paths) -> None:
+    faulty = "[servers.z]\ncomand = 'x'\n"
+    write(paths, server("a") + faulty)
+    fault = "config.toml:6: servers.z.comand: unknown key 'comand'; did you mean 'command'?"
+    assert problems(paths, lambda: remove_server(paths, "a")) == [fault]
+    assert problems(paths, lambda: add_server(paths, "n", {"command": "x", "scope": "none"})) == [
+        fault,
+        'config.toml: servers.n.scope: must be "auto" or "global" or "project" or "session"',
+    ]
+    assert paths.config_file.read_text() == server("a") + faulty
+
+
+def test_a_place_where_nobody_may_write_is_named(paths: Paths) -> None:
+    nowhere = paths_in(Path("/proc/1/nowhere"))
+    with pytest.raises(SmcpError, match=r"cannot be edited: /proc/1/nowhere/.*nothing was changed") as raised:
+        add_server(nowhere, "a", {"command": "x"})
+    assert "read-only" in raised.value.remedy
 
 
 def test_a_broken_server_can_be_removed_and_replaced(paths: Paths) -> None:

@@ -135,7 +135,7 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
 def test_a_lock_is_no_link(tmp_path: Path) -> None:
     (tmp_path / "target").touch()
     (tmp_path / "lock").symlink_to("target")
-    with pytest.raises(OSError, match="symbolic"), locked(tmp_path / "lock"):
+    with pytest.raises(SmcpError, match="symbolic"), locked(tmp_path / "lock"):
         pass
 
 
