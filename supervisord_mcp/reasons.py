@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from supervisord_mcp.errors import LaunchError, SmcpError
 from supervisord_mcp.policy.lifecycle import ENDING, After, Lifecycle, State
 from supervisord_mcp.runtimes.base import ExitStatus
 
 #: How long a request waits for a restart that is due, in seconds; a later one is answered with an error at once.
 PATIENCE = 2.0
+#: What failed less than this ago failed for the one who asks, in seconds.
+_NEWS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,10 @@ def unavailable(server: str, life: Lifecycle, now: float) -> Reason | None:
         case State.STOPPED:
             return Reason(f"server '{server}' is stopped; {_remedy(server)}", {"reason": "server_stopped"})
         case State.FATAL:
-            text = f"server '{server}' is not restarted any more: {life.cause}\n{_remedy(server)}"
+            text = (
+                f"server '{server}' gave up {_ago(now - life.since)} and is not restarted any more:"
+                f" {life.cause}\n{_remedy(server)}"
+            )
             return Reason(text, {"reason": "server_fatal"})
         case State.EXITED:
             return Reason(f"server '{server}' has ended: {life.cause}", {"reason": "server_exited"})
@@ -45,6 +51,24 @@ def unavailable(server: str, life: Lifecycle, now: float) -> Reason | None:
                 text = f"server '{server}' failed and is started again in {wait:.0f} s: {life.cause}"
                 return Reason(text, {"reason": "server_backoff", "retryAfter": round(wait, 1)})
     return None
+
+
+def failure(server: str, life: Lifecycle, known: SmcpError | None, now: float) -> SmcpError:
+    """Return the error for who waited for a start: that of the last one, with its time if it was somebody else's.
+
+    ``known`` is what the last start failed with, if it is known better than as `Lifecycle.cause`.
+    """
+    error = known or LaunchError(f"server '{server}' failed: {life.cause}")
+    if life.state is State.BACKOFF:
+        wait = max((life.retry_at or now) - now, 0.0)
+        note = f"smcp tries again in {wait:.0f} s, and gives up once the restart budget is spent"
+    elif now - life.since >= _NEWS:
+        note = f"that was {_ago(now - life.since)}, and it is not tried again by itself; {_remedy(server)}"
+    else:
+        return error
+    told = LaunchError(error.message, remedy="\n".join(filter(None, (error.remedy, note))))
+    told.code, told.exit_status = error.code, error.exit_status
+    return told
 
 
 def ended(server: str, life: Lifecycle, status: ExitStatus | None, trouble: str, tail: str) -> Ending:
@@ -60,6 +84,13 @@ def ended(server: str, life: Lifecycle, status: ExitStatus | None, trouble: str,
         data["stderrTail"] = tail
         cause = f"{cause}; last lines of stderr:\n{tail}"
     return Ending(True, cause, Reason(f"server '{server}' ended: {cause}", data))
+
+
+def _ago(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago" if seconds >= _NEWS else "just now"
 
 
 def _exit(status: ExitStatus | None) -> dict[str, Any]:

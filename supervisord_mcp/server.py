@@ -244,7 +244,7 @@ class ManagedServer:
             case State.STOPPED if (reason := self._unavailable()) is not None:
                 raise NotRunningError(reason.text)
             case State.FATAL | State.BACKOFF | State.EXITED:
-                raise self._failure or LaunchError(f"server '{self.key.server}' failed: {self._life.cause}")
+                raise reasons.failure(self.key.server, self._life, self._failure, self._loop.time())
 
     async def rested(self) -> None:
         """Wait until the instance rests."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisord_mcp import reasons
+from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.policy.lifecycle import RESTING, After, Lifecycle, State, Timer
 from supervisord_mcp.runtimes.base import ExitStatus
 
@@ -27,13 +28,50 @@ def test_one_that_was_stopped_is_started_by_a_person() -> None:
     assert reason.data == {"reason": "server_stopped"}
 
 
-def test_one_that_gave_up_says_why_and_what_to_do() -> None:
-    reason = reasons.unavailable("files", Lifecycle(State.FATAL, cause=f"{FAILED}; the budget is spent"), 0.0)
+@pytest.mark.parametrize(
+    ("seconds", "ago"),
+    [
+        (0.4, "just now"),
+        (5, "5 s ago"),
+        (119, "119 s ago"),
+        (125, "2 minutes ago"),
+        (7200, "2 hours ago"),
+        (1e6, "11 days ago"),
+    ],
+)
+def test_one_that_gave_up_says_when_and_why_and_what_to_do(seconds: float, ago: str) -> None:
+    life = Lifecycle(State.FATAL, cause=f"{FAILED}; the budget is spent", since=10.0)
+    reason = reasons.unavailable("files", life, 10.0 + seconds)
     assert reason is not None
     assert reason.text == (
-        f"server 'files' is not restarted any more: {FAILED}; the budget is spent\nstart it with: smcp start files"
+        f"server 'files' gave up {ago} and is not restarted any more:"
+        f" {FAILED}; the budget is spent\nstart it with: smcp start files"
     )
     assert reason.data == {"reason": "server_fatal"}
+
+
+def test_who_waited_for_a_start_gets_its_error() -> None:
+    error = IsolationError("no bwrap", remedy="install it")
+    life = Lifecycle(State.FATAL, cause="x", since=10.0)
+    assert reasons.failure("files", life, error, 10.5) is error
+    plain = reasons.failure("files", life, None, 10.5)
+    assert (plain.message, plain.code) == ("server 'files' failed: x", "launch")
+
+
+def test_who_comes_later_is_told_when_it_was() -> None:
+    error = IsolationError("no bwrap", remedy="install it")
+    told = reasons.failure("files", Lifecycle(State.FATAL, since=10.0), error, 310.0)
+    assert (told.message, told.code, told.exit_status) == ("no bwrap", "isolation", 7)
+    assert told.remedy == (
+        "install it\nthat was 5 minutes ago, and it is not tried again by itself; start it with: smcp start files"
+    )
+
+
+def test_a_start_that_is_tried_again_says_so() -> None:
+    life = Lifecycle(State.BACKOFF, cause="offline", timer=Timer(1, 104.0))
+    told = reasons.failure("files", life, None, 100.0)
+    assert told.remedy == "smcp tries again in 4 s, and gives up once the restart budget is spent"
+    assert (told.code, told.exit_status) == ("launch", 6)
 
 
 def test_one_that_ended_says_how() -> None:

@@ -240,7 +240,8 @@ async def test_only_what_may_pass_is_tried_again(failure: Exception, state: str,
         assert told in instance.last_error
         with pytest.raises(SmcpError, match=told) as raised:
             await instance.settled()
-        assert isinstance(failure, OSError) or raised.value is failure
+        assert isinstance(failure, OSError) or raised.value is failure or state == "BACKOFF"
+        assert ("tries again in" in str(raised.value)) == (state == "BACKOFF")
 
 
 @bounded(LIMIT)
