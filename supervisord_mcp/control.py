@@ -40,6 +40,7 @@ from supervisord_mcp.protocol.control import (
     Start,
     Status,
     StatusResult,
+    Stay,
     Stop,
     Tools,
     ToolsResult,
@@ -65,6 +66,7 @@ class Office:
     daemon_status: Callable[[], DaemonStatus]
     reload: Callable[[], Awaitable[ReloadResult]]
     shut_down: Callable[[], None]
+    stay: Callable[[], None]
     log_of: Callable[[str], ServerLog]
 
 
@@ -171,6 +173,8 @@ class Connection:
                 await self._events(request, operation)
             case Down():
                 self._office.shut_down()
+            case Stay():
+                self._office.stay()
             case Version():
                 return VersionResult(version=__version__, pid=os.getpid())
             case _:

@@ -138,6 +138,7 @@ class Daemon:
                 daemon_status=self._status,
                 reload=self._reload,
                 shut_down=self._ending.set,
+                stay=self._stay,
                 log_of=self._logs.__getitem__,
             )
             control = ControlServer(office, tasks)
@@ -288,6 +289,10 @@ class Daemon:
         else:
             self._socket_trouble = ""
 
+    def _stay(self) -> None:
+        """A person wants this daemon, whoever started it."""
+        self._on_demand = False
+
     def _status(self) -> DaemonStatus:
         return DaemonStatus(
             pid=os.getpid(),
@@ -312,7 +317,7 @@ def main(*, on_demand: bool) -> int:
     ``on_demand`` is true where a shim started it: then it ends by itself when nobody has needed it for long.
     """
     secure_standard_fds()
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _log_to_stderr()
     paths = find_paths(os.environ, os.getuid())
     create_directories(paths, os.getuid())
     # Before the socket is there: a shim that waits for it is told at once what is wrong with the configuration.
@@ -323,6 +328,16 @@ def main(*, on_demand: bool) -> int:
         _give_memory_back()
         anyio.run(Daemon(paths, loaded, on_demand=on_demand).run, endpoint)
     return 0
+
+
+def _log_to_stderr() -> None:
+    """Log with the times of the servers' logs and of events: in UTC, so that they can be laid side by side."""
+    form = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
+    formatter = logging.Formatter(form, datefmt="%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
 
 
 def _allow_descriptors() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -130,12 +131,13 @@ async def test_requests_do_not_wait_for_each_other(tmp_path: Path) -> None:
 
 
 @bounded(LIMIT)
-async def test_reload_and_down_are_passed_on(tmp_path: Path) -> None:
+async def test_reload_stay_and_down_are_passed_on(tmp_path: Path) -> None:
     async with estate(tmp_path) as one:
         command = one.command()
         assert (await command.ask("reload"))["added"] == ["new"]
+        assert await command.ask("stay") is None
         assert await command.ask("down") is None
-        assert (one.reloads, one.downs) == (1, 1)
+        assert (one.reloads, one.stays, one.downs) == (1, 1, 1)
 
 
 @bounded(LIMIT)
@@ -145,14 +147,7 @@ async def test_a_faulty_configuration_is_told(tmp_path: Path) -> None:
         async def fail() -> ReloadResult:
             raise ConfigError((Problem("/c.toml", 3, "servers.x", "unknown key"),))
 
-        one.control._office = module.Office(
-            supervisor=one.supervisor,
-            observers=one.observers,
-            daemon_status=one.control._office.daemon_status,
-            reload=fail,
-            shut_down=one.control._office.shut_down,
-            log_of=one.logs.__getitem__,
-        )
+        one.control._office = dataclasses.replace(one.control._office, reload=fail)
         error = await one.command().fail("reload")
         assert (error["code"], error["exit"]) == ("config", 2)
         assert error["message"] == "/c.toml:3: servers.x: unknown key"
@@ -418,15 +413,7 @@ async def test_a_fault_of_ours_costs_one_request(tmp_path: Path, caplog: pytest.
 
 def broken(one: Estate, fail: Any) -> None:
     """Let one operation have a fault."""
-    office = one.control._office
-    one.control._office = module.Office(
-        supervisor=office.supervisor,
-        observers=office.observers,
-        daemon_status=office.daemon_status,
-        reload=office.reload,
-        shut_down=fail,
-        log_of=office.log_of,
-    )
+    one.control._office = dataclasses.replace(one.control._office, shut_down=fail)
 
 
 @bounded(LIMIT)

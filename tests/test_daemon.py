@@ -195,6 +195,15 @@ async def test_one_that_a_person_started_does_not_end_by_itself() -> None:
 
 
 @bounded(LIMIT)
+async def test_one_that_was_told_to_stay_does_not_end_by_itself() -> None:
+    async with hasty(idle_exit="500ms") as d:
+        assert d.process is not None
+        await d.control("stay")
+        with pytest.raises(AssertionError, match="does not end"):
+            await d.ended(d.process.pid, 1.5)
+
+
+@bounded(LIMIT)
 async def test_a_socket_that_was_deleted_is_made_again() -> None:
     async with hasty(bare("s"), idle_exit="off") as d:
         host = await d.connected("s")

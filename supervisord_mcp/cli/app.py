@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
+from supervisord_mcp import __version__
 from supervisord_mcp.cli import (
     call,
     config,
@@ -25,6 +26,7 @@ from supervisord_mcp.cli import (
     version,
 )
 from supervisord_mcp.cli.ending import INTERRUPTED, discard_output, ended
+from supervisord_mcp.cli.output import print_line
 from supervisord_mcp.errors import UsageError
 
 _DAEMON: Final = "The daemon"
@@ -184,9 +186,19 @@ def _epilog(examples: Sequence[str]) -> str:
     return "[bold]Examples[/bold]\n\n" + "\n\n".join(f"$ {escape(example)}" for example in examples)
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print_line(f"smcp {__version__}")
+        raise typer.Exit
+
+
 def _root(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show where in the program an error was raised.")] = False,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version of this program.", callback=_say_version, is_eager=True),
+    ] = False,
 ) -> None:
     """One daemon owns your MCP servers: one sandboxed process per server for all your hosts."""
     context.obj.debug = debug

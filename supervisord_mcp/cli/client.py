@@ -68,11 +68,22 @@ class Client:
         return control.parse_result(self.ask(operation, timeout), wanted)
 
     def stream(self, operation: control.Operation) -> Iterator[Raw]:
-        """Given an operation that follows something, return its events until the daemon ends it."""
-        request_id = self._request(operation)
+        """Given an operation that follows something, return its events until the daemon ends it.
+
+        Raise `NoDaemonError` if the daemon ends first.
+        """
+        request_id, begun = self._request(operation), False
         while True:
             # A person follows for as long as they like, and a daemon that dies closes the connection.
-            reply = self._reply(request_id, None)
+            try:
+                reply = self._reply(request_id, None)
+            except NoDaemonError as error:
+                if begun:
+                    raise NoDaemonError(
+                        "the daemon ended, so nothing more comes", remedy="smcp status tells whether a new one runs"
+                    ) from error
+                raise
+            begun = True
             if not isinstance(reply.event, Raw):
                 return
             yield reply.event

@@ -20,7 +20,8 @@ def events(
 ) -> None:
     """Show what happened lately.
 
-    These are the events that the daemon remembers: state changes, sessions, reloads. JSON is one object a line.
+    These are the events that the daemon remembers: state changes, sessions, reloads. Times are in UTC, as in logs. JSON
+    is one object a line.
     """
     with connected() as client:
         for raw in client.stream(control.Events(follow=follow)):
@@ -31,7 +32,7 @@ def events(
 
 
 def _line(event: EventRecord) -> str:
-    when = datetime.fromtimestamp(event.time, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    when = datetime.fromtimestamp(event.time, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     data = " ".join(f"{key}={_value(value)}" for key, value in event.data.items() if value != event.instance)
     words = (when, event.server or "-", event.instance, event.kind, data)
     return printable("  ".join(word for word in words if word))

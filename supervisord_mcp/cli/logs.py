@@ -27,7 +27,7 @@ def logs(
 ) -> None:
     """Show the log of a server.
 
-    It has what the server wrote to stderr, and what smcp has to say about it.
+    It has what the server wrote to stderr, and what smcp has to say about it. Times are in UTC, as in events.
     """
     try:
         with connected() as client:

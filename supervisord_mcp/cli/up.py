@@ -5,24 +5,36 @@ from __future__ import annotations
 import os
 import select
 
-from supervisord_mcp.cli.client import SLOW, connected
+from supervisord_mcp.cli.client import SLOW, Client, connected
 from supervisord_mcp.cli.output import busy, console
-from supervisord_mcp.errors import NoDaemonError, SmcpError
+from supervisord_mcp.errors import NoDaemonError, SmcpError, UsageError
 from supervisord_mcp.protocol import control
 
 
 def up() -> None:
     """Start the daemon in the background.
 
-    Waits until it answers; says so if one runs already.
+    Waits until it answers; says so if one runs already. It runs until smcp down: daemon.idle_exit is for a daemon that
+    a host or another command started, and no longer for that one either.
     """
     try:
         with connected() as client:
-            pid, already = client.ask_for(control.Version(), control.VersionResult).pid, True
+            pid, already = _kept(client), True
     except NoDaemonError:
         with busy("starting the daemon"), connected(start=True) as client:
-            pid, already = client.ask_for(control.Version(), control.VersionResult).pid, False
+            pid, already = _kept(client), False
     console().print(f"the daemon {'already runs' if already else 'runs'}, pid {pid}")
+
+
+def _kept(client: Client) -> int:
+    """Tell the daemon to stay, and return its pid."""
+    pid = client.ask_for(control.Version(), control.VersionResult).pid
+    try:
+        client.ask(control.Stay())
+    except SmcpError as error:
+        if error.code != UsageError.code:  # one of an older version cannot be told
+            raise
+    return pid
 
 
 def down() -> None:

@@ -115,11 +115,17 @@ class Down(msgspec.Struct, frozen=True, kw_only=True):
     """End all sessions orderly, stop all servers, exit. Answer: null, before the work begins."""
 
 
+class Stay(msgspec.Struct, frozen=True, kw_only=True):
+    """Run on although nobody needs the daemon, also if it was started on demand. Answer: null."""
+
+
 class Version(msgspec.Struct, frozen=True, kw_only=True):
     """Who answers. Answer: `VersionResult`."""
 
 
-Operation = Status | Start | Stop | Restart | Reload | ListServers | Tools | Call | Logs | Events | Down | Version
+Operation = (
+    Status | Start | Stop | Restart | Reload | ListServers | Tools | Call | Logs | Events | Down | Stay | Version
+)
 
 #: The name of every operation on the wire.
 OPERATIONS: Final[Mapping[str, type[Operation]]] = {
@@ -134,6 +140,7 @@ OPERATIONS: Final[Mapping[str, type[Operation]]] = {
     "logs": Logs,
     "events": Events,
     "down": Down,
+    "stay": Stay,
     "version": Version,
 }
 _NAMES: Final[Mapping[type[Operation], str]] = {operation: name for name, operation in OPERATIONS.items()}

@@ -16,8 +16,19 @@ def test_events(smcp: Smcp, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch)
     record = control.EventRecord(time=0.0, kind="state", server="git", instance="i", data=data)
     daemon.answers[control.Events] = Stream([record, control.EventRecord(time=1.5, kind="loaded")])
     first, second = clean_lines(smcp("events").out)
+    assert first.startswith("1970-01-01T00:00:00.000Z  "), "as in logs"
     assert first.split("  ")[1:] == ["git", "i", "state", "from=A error=x | y list=p,q none=- n=3"]
     assert second.split("  ")[1:] == ["-", "loaded"]
     found = [json.loads(line) for line in smcp("events", "--json", "-f").out.splitlines()]
     assert [event["kind"] for event in found] == ["state", "loaded"]
     assert daemon.asked == [control.Events(), control.Events(follow=True)]
+
+
+def test_the_end_of_the_daemon_is_told(smcp: Smcp, daemon: FakeDaemon) -> None:
+    following = Stream([control.EventRecord(time=0.0, kind="state")])
+    following.cut = True
+    daemon.answers[control.Events] = following
+    ran = smcp("events", "-f")
+    assert ran.status == 3
+    assert len(ran.out.splitlines()) == 1
+    assert ran.err.splitlines()[0] == "error[no-daemon]: the daemon ended, so nothing more comes"

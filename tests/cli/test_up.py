@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from supervisord_mcp import shim
+from supervisord_mcp.errors import SmcpError, UsageError
 from supervisord_mcp.protocol import control
 from tests.cli.conftest import Smcp
 from tests.cli.daemon import FakeDaemon
@@ -17,6 +18,14 @@ from tests.cli.daemon import FakeDaemon
 def test_up_says_which_daemon_runs_already(smcp: Smcp, daemon: FakeDaemon) -> None:
     ran = smcp("up")
     assert (ran.status, ran.out) == (0, f"the daemon already runs, pid {os.getpid()}\n")
+    assert daemon.asked == [control.Version(), control.Stay()]
+
+
+def test_up_is_content_with_an_older_daemon(smcp: Smcp, daemon: FakeDaemon) -> None:
+    daemon.answers[control.Stay] = UsageError("unknown operation 'stay'")
+    assert smcp("up").status == 0
+    daemon.answers[control.Stay] = SmcpError("the daemon failed")
+    assert smcp("up").status == 1
 
 
 def test_down_waits_for_the_end(smcp: Smcp, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:

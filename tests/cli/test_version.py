@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from supervisord_mcp import __version__
 from supervisord_mcp.protocol import control
 from tests.cli.conftest import Smcp
 from tests.cli.daemon import FakeDaemon, clean_lines
@@ -25,3 +26,8 @@ def test_version_without_a_daemon(smcp: Smcp) -> None:
     found = json.loads(smcp("version", "--json").out)
     assert found["daemon"] is None
     assert set(found) == {"version", "python", "daemon"}
+
+
+def test_the_option_that_every_program_has(smcp: Smcp) -> None:
+    ran = smcp("--version")
+    assert (ran.status, ran.out, ran.err) == (0, f"smcp {__version__}\n", "")

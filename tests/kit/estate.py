@@ -251,6 +251,7 @@ class Estate:
         self.supervisor = Supervisor(self.config, self.launcher, around, self.logs)
         self.reception = Reception(self.supervisor, self.paths.sessions_dir, self.observers)
         self.downs = 0
+        self.stays = 0
         self.reloads = 0
         self.control = ControlServer(
             Office(
@@ -259,6 +260,7 @@ class Estate:
                 daemon_status=lambda: DaemonStatus(pid=os.getpid(), version="1", uptime=1.0, socket="/s"),
                 reload=self._reload,
                 shut_down=self._down,
+                stay=self._stay,
                 log_of=self.logs.__getitem__,
             ),
             tasks,
@@ -274,6 +276,9 @@ class Estate:
 
     def _down(self) -> None:
         self.downs += 1
+
+    def _stay(self) -> None:
+        self.stays += 1
 
     async def _reload(self) -> ReloadResult:
         self.reloads += 1

@@ -27,6 +27,7 @@ OPERATIONS: list[Operation] = [
     control.Logs(name="a", lines=3, follow=True),
     control.Events(follow=True),
     control.Down(),
+    control.Stay(),
     control.Version(),
 ]
 
@@ -55,6 +56,7 @@ def test_every_operation_is_tested_and_named() -> None:
         "logs",
         "events",
         "down",
+        "stay",
         "version",
     }
 
