@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from supervisord_mcp import reports
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.facts import Facts
@@ -21,15 +22,12 @@ from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.policy.sharing import InstanceKey, effective_scope, instance_key
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import SessionKey
-from supervisord_mcp.protocol.control import InstanceStatus, ServerEntry, ServerStatus
+from supervisord_mcp.protocol.control import ServerEntry, ServerStatus
+from supervisord_mcp.reports import matters
 from supervisord_mcp.runtimes.base import Child
 from supervisord_mcp.server import Blueprint, ManagedServer, Spawning, Surroundings
 
 _log = logging.getLogger(__name__)
-
-#: Which state of several instances a server shows: the first of these that one of them has.
-_SHOWN_FIRST = ("FATAL", "BACKOFF", "RUNNING", "STARTING", "STOPPING", "EXITED", "STOPPED")
-
 
 #: What has ended for good unless a person, or for EXITED a call, wants it again.
 _GAVE_UP = ("FATAL", "EXITED")
@@ -192,9 +190,9 @@ class Supervisor:
         nothing of the server, only of what somebody once asked for, such as a project that does not suit it.
         """
         count = Counter(key.server for key in self._housed)
-        live = {key.server for key, housing in self._housed.items() if _matters(housing.instance)}
+        live = {key.server for key, housing in self._housed.items() if matters(housing.instance)}
         for key, housing in list(self._housed.items()):
-            if _matters(housing.instance):
+            if matters(housing.instance):
                 continue
             gave_up = housing.instance.state in _GAVE_UP
             if key.server in live if gave_up else key.project is not None or count[key.server] > 1:
@@ -304,7 +302,7 @@ class Supervisor:
         except SmcpError as error:
             failure = error
         for key in [instance.key for instance in self._about(name, whence)]:
-            if key != own and not _matters(self._housed[key].instance):
+            if key != own and not matters(self._housed[key].instance):
                 del self._housed[key]
         found = self._about(name, whence)
         if launch is not None and own is not None:
@@ -403,47 +401,14 @@ class Supervisor:
         return tuple(self._server_status(name, config) for name, config in sorted(self.config.servers.items()))
 
     def _server_status(self, name: str, config: ServerConfig) -> ServerStatus:
-        mine = [instance for instance in self.instances if instance.key.server == name]
-        # One that nobody uses and that does not run says something of the server only if there is no other.
-        telling = [instance for instance in mine if _matters(instance)] or mine
-        states = {instance.state for instance in telling}
-        return ServerStatus(
-            name=name,
-            state=next((state for state in _SHOWN_FIRST if state in states), "STOPPED"),
-            scope=effective_scope(config.scope, config.uses_project),
-            runtime=config.runtime,
-            isolation=self._launcher.isolation(config),
-            network=config.network_text,
-            start=config.start,
-            catalogue=self.catalogue_of(name) is not None,
-            sessions=sum(len(instance.sessions) for instance in mine),
-            restarts=sum(instance.restarts for instance in mine),
-            last_error=next((instance.last_error for instance in telling if instance.last_error), None),
-            instances=tuple(map(instance_status, mine)),
-        )
+        known = reports.Known(self._launcher.isolation(config), self._hold(name), self.catalogue_of(name))
+        mine = [(one.instance, one.launch) for key, one in self._housed.items() if key.server == name]
+        return reports.server_status(name, config, known, mine)
 
     def entries(self) -> tuple[ServerEntry, ...]:
         """Return what is configured."""
-        found = []
-        for name, config in sorted(self.config.servers.items()):
-            catalogue = self.catalogue_of(name)
-            entry = ServerEntry(
-                name=name,
-                command=config.argv,
-                start=config.start,
-                scope=effective_scope(config.scope, config.uses_project),
-                runtime=config.runtime,
-                network=config.network_text,
-                catalogue=catalogue is not None,
-                tools=len(catalogue.lists.get("tools/list", ())) if catalogue else None,
-            )
-            found.append(entry)
-        return tuple(found)
-
-
-def _matters(instance: ManagedServer) -> bool:
-    """Whether a host uses the instance, or it runs, or will by itself."""
-    return bool(instance.sessions) or not instance.resting
+        servers = sorted(self.config.servers.items())
+        return tuple(reports.server_entry(name, config, self.catalogue_of(name)) for name, config in servers)
 
 
 def _joined(failures: list[SmcpError]) -> SmcpError:
@@ -454,27 +419,6 @@ def _joined(failures: list[SmcpError]) -> SmcpError:
     error = SmcpError("\n".join(map(str, failures)))
     error.code, error.exit_status = first.code, first.exit_status
     return error
-
-
-def instance_status(instance: ManagedServer) -> InstanceStatus:
-    """Return the state of one instance as it is reported."""
-    return InstanceStatus(
-        key=str(instance.key),
-        state=instance.state,
-        pid=instance.pid,
-        generation=instance.generation,
-        sessions=len(instance.sessions),
-        uptime=instance.uptime,
-        project=instance.key.project,
-        restarts=instance.restarts,
-        last_error=instance.last_error or None,
-        phase=instance.phase or None,
-        isolation=instance.blueprint.isolation,
-        user=instance.child.user if instance.child is not None else "",
-        limits=instance.child.limits if instance.child is not None else (),
-        uncovered=instance.child.uncovered if instance.child is not None else (),
-        dropped=dict(instance.remarks.dropped),
-    )
 
 
 def policy_of(config: ServerConfig) -> Policy:

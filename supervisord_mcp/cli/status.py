@@ -49,7 +49,9 @@ class _Whole(msgspec.Struct):
 def status(name: MaybeServerName = None, as_json: AsJson = False) -> None:
     """Show what runs.
 
-    Of every server: state, pid, uptime, sessions, scope, restarts, runtime, isolation and the last error.
+    Of every server: state, pid, uptime, sessions, scope, restarts, runtime, isolation and the last error; of a NAME
+    also its network, mounts and limits. STOPPED is one that is started when a host needs it, unless it says that it
+    was stopped by hand.
     """
     with connected() as client:
         raw = client.ask(control.Status())
@@ -105,7 +107,7 @@ def _rows(server: ServerStatus, *, whole: bool) -> Iterator[_Row]:
         str(server.restarts),
         _runtime(server.runtime, (only.isolation if only else "") or server.isolation),
     )
-    yield _Row(cells, _notes(only, server.last_error, whole=whole))
+    yield _Row(cells, [*_promises(server, whole=whole), *_notes(only, server.last_error, whole=whole)])
     for instance in server.instances if only is None else ():
         cells = (
             f"  {server.name}",
@@ -119,6 +121,17 @@ def _rows(server: ServerStatus, *, whole: bool) -> Iterator[_Row]:
         )
         error = instance.last_error if instance.last_error != server.last_error else None
         yield _Row(cells, _notes(instance, error, whole=whole))
+
+
+def _promises(server: ServerStatus, *, whole: bool) -> Iterator[str]:
+    """Return who stopped the server, and for the whole also what it reaches."""
+    but = ", ".join(server.held_except)
+    if server.held:
+        yield f"stopped by hand{f', except in {but}' if but else ''}; started again with: smcp start {server.name}"
+    elif but:
+        yield f"stopped by hand in {but}"
+    if whole and server.network:
+        yield f"network {server.network}"
 
 
 def _pid(instance: InstanceStatus) -> str:
@@ -139,6 +152,7 @@ def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -
     if instance and instance.user == "root":
         notes.append("runs as root: it is given files of root, or daemon.uids is off")
     if instance and whole:
+        notes += [f"mount {mount}" for mount in instance.mounts]
         notes += [f"limit {limit}" for limit in instance.limits]
         notes += [f"not held back: {line}" for line in instance.uncovered]
     if instance and (dropped := _dropped(instance, whole=whole)):

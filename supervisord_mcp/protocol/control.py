@@ -162,6 +162,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One running copy of a server. ``phase`` says what a start is busy with; ``uptime`` counts from ready.
 
+    ``held`` is whether a person stopped it, so that no host starts it. ``mounts`` are the paths that its sandbox shows,
+    each with ``:ro`` or ``:rw``, beside what its command needs to run.
     ``user`` is whom a sandbox of a daemon of root runs as; ``limits`` are its limits, each with what enforces it;
     ``uncovered`` is what a reduced isolation does not hold it back from.
     ``dropped`` counts what the server wrote that reached nobody, by why: ``noise`` (a line that is no message),
@@ -176,10 +178,12 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     sessions: int = 0
     uptime: float | None = None
     project: str | None = None
+    held: bool = False
     restarts: int = 0
     last_error: str | None = None
     phase: str | None = None
     isolation: str = ""
+    mounts: tuple[str, ...] = ()
     user: str = ""
     limits: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
@@ -187,7 +191,11 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One configured server: its promises, the sum of its instances, and the instances themselves."""
+    """One configured server: its promises, the sum of its instances, and the instances themselves.
+
+    ``held`` is whether a person stopped it, so that no host starts it; in the projects of ``held_except`` the opposite
+    is true. A server that is STOPPED and not held is started when a host needs it.
+    """
 
     name: str
     state: str
@@ -196,6 +204,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     isolation: str = ""
     network: str = ""
     start: str = ""
+    held: bool = False
+    held_except: tuple[str, ...] = ()
     catalogue: bool = False
     sessions: int = 0
     restarts: int = 0

@@ -17,6 +17,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"packages", "catalogues", "logs", "journal", "metrics", "reasons", "examination", "probes"}),
     frozenset({"doctor", "launch", "session", "conduit", "remarks"}),
     frozenset({"server"}),
+    frozenset({"reports"}),
     frozenset({"supervisor"}),
     frozenset({"caller", "listener", "http", "reloader", "inspector"}),
     frozenset({"control", "reception"}),

@@ -122,3 +122,33 @@ def test_status_tells_what_was_dropped(smcp: Smcp, daemon: FakeDaemon) -> None:
     assert notes == [f"dropped: 2 of noise (no messages), 3 answers to what nobody asked; {more}"]
     assert f"dropped: 4 answers that came too late; {more}" in smcp("status", "a").out
     assert json.loads(smcp("status", "a", "--json").out)["servers"][0]["instances"][0]["dropped"] == {"late": 4}
+
+
+def test_status_tells_what_a_person_stopped(smcp: Smcp, daemon: FakeDaemon) -> None:
+    daemon.answers[control.Status] = StatusResult(
+        daemon=STATUS.daemon,
+        servers=(
+            ServerStatus(name="a", state="STOPPED"),
+            ServerStatus(name="b", state="STOPPED", held=True),
+            ServerStatus(name="c", state="RUNNING", held=True, held_except=("/src",)),
+            ServerStatus(name="d", state="RUNNING", held_except=("/src", "/web")),
+        ),
+    )
+    notes = [line.strip() for line in clean_lines(smcp("status").out) if "by hand" in line]
+    assert notes == [
+        "stopped by hand; started again with: smcp start b",
+        "stopped by hand, except in /src; started again with: smcp start c",
+        "stopped by hand in /src, /web",
+    ]
+
+
+def test_status_of_one_server_tells_what_it_reaches(smcp: Smcp, daemon: FakeDaemon) -> None:
+    instance = InstanceStatus(key="a/1", state="RUNNING", mounts=("/src:rw", "/etc/x:ro"))
+    server = ServerStatus(name="a", state="RUNNING", network="loopback", instances=(instance,))
+    daemon.answers[control.Status] = StatusResult(daemon=STATUS.daemon, servers=(server,))
+    assert [line.strip() for line in clean_lines(smcp("status", "a").out)[2:]] == [
+        "network loopback",
+        "mount /src:rw",
+        "mount /etc/x:ro",
+    ]
+    assert "network" not in smcp("status").out

@@ -213,6 +213,8 @@ def test_status_has_the_form_of_the_contract() -> None:
         "isolation",
         "network",
         "start",
+        "held",
+        "held_except",
         "catalogue",
         "sessions",
         "restarts",
@@ -233,6 +235,8 @@ def test_status_has_the_form_of_the_contract() -> None:
         "isolation",
         "user",
         "limits",
+        "held",
+        "mounts",
         "dropped",
     }
 

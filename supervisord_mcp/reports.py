@@ -1,0 +1,95 @@
+"""What a person is told of the servers: the answers to ``smcp status`` and ``smcp list``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from supervisord_mcp.config.models import ServerConfig
+from supervisord_mcp.launch import Launch
+from supervisord_mcp.policy.holds import Hold
+from supervisord_mcp.policy.sharing import effective_scope
+from supervisord_mcp.protocol.catalogue import Catalogue
+from supervisord_mcp.protocol.control import InstanceStatus, ServerEntry, ServerStatus
+from supervisord_mcp.server import ManagedServer
+
+#: Which state of several instances a server shows: the first of these that one of them has.
+_SHOWN_FIRST = ("FATAL", "BACKOFF", "RUNNING", "STARTING", "STOPPING", "EXITED", "STOPPED")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a server beside its instances: its isolation, where a person stopped it, what it offers."""
+
+    isolation: str
+    hold: Hold
+    catalogue: Catalogue | None
+
+
+def matters(instance: ManagedServer) -> bool:
+    """Whether a host uses the instance, or it runs, or will by itself."""
+    return bool(instance.sessions) or not instance.resting
+
+
+def server_status(
+    name: str, config: ServerConfig, known: Known, housed: Sequence[tuple[ManagedServer, Launch]]
+) -> ServerStatus:
+    """Return the state of a server with that of all its instances."""
+    mine = [instance for instance, _ in housed]
+    # One that nobody uses and that does not run says something of the server only if there is no other.
+    telling = list(filter(matters, mine)) or mine
+    states = {instance.state for instance in telling}
+    return ServerStatus(
+        name=name,
+        state=next((state for state in _SHOWN_FIRST if state in states), "STOPPED"),
+        scope=effective_scope(config.scope, config.uses_project),
+        runtime=config.runtime,
+        isolation=known.isolation,
+        network=config.network_text,
+        start=config.start,
+        held=known.hold.everywhere,
+        held_except=tuple(sorted(known.hold.exceptions)),
+        catalogue=known.catalogue is not None,
+        sessions=sum(len(instance.sessions) for instance in mine),
+        restarts=sum(instance.restarts for instance in mine),
+        last_error=next((instance.last_error for instance in telling if instance.last_error), None),
+        instances=tuple(instance_status(instance, launch, known.hold) for instance, launch in housed),
+    )
+
+
+def instance_status(instance: ManagedServer, launch: Launch, hold: Hold) -> InstanceStatus:
+    """Return the state of one instance."""
+    child, mounts = instance.child, launch.spec.mounts
+    return InstanceStatus(
+        key=str(instance.key),
+        state=instance.state,
+        pid=instance.pid,
+        generation=instance.generation,
+        sessions=len(instance.sessions),
+        uptime=instance.uptime,
+        project=instance.key.project,
+        held=hold.holds(instance.key.project),
+        restarts=instance.restarts,
+        last_error=instance.last_error or None,
+        phase=instance.phase or None,
+        isolation=instance.blueprint.isolation,
+        mounts=tuple(f"{mount.path}:{mount.access}" for mount in mounts),
+        user=child.user if child is not None else "",
+        limits=child.limits if child is not None else (),
+        uncovered=child.uncovered if child is not None else (),
+        dropped=dict(instance.remarks.dropped),
+    )
+
+
+def server_entry(name: str, config: ServerConfig, catalogue: Catalogue | None) -> ServerEntry:
+    """Return what is configured for a server."""
+    return ServerEntry(
+        name=name,
+        command=config.argv,
+        start=config.start,
+        scope=effective_scope(config.scope, config.uses_project),
+        runtime=config.runtime,
+        network=config.network_text,
+        catalogue=catalogue is not None,
+        tools=len(catalogue.lists.get("tools/list", ())) if catalogue else None,
+    )
