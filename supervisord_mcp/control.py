@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -34,6 +34,7 @@ from supervisord_mcp.protocol.control import (
     Logs,
     Named,
     Operation,
+    Progress,
     Reload,
     ReloadResult,
     Restart,
@@ -134,13 +135,32 @@ class Connection:
             self._send(control.error_line(0, error))
             return
         try:
-            result = await self._perform(request.id, control.parse_operation(request))
+            operation = control.parse_operation(request)
+            with self._telling(request.id, operation) if request.progress else nullcontext():
+                result = await self._perform(request.id, operation)
             self._send(control.result_line(request.id, result))
         except SmcpError as error:
             self._send(control.error_line(request.id, error))
         except Exception:  # noqa: BLE001 - one request must not end the daemon
             _log.exception("the request %s failed", request.op)
             self._send(control.error_line(request.id, SmcpError("the daemon failed; its log has the cause")))
+
+    @contextmanager
+    def _telling(self, request: int, operation: Operation) -> Iterator[None]:
+        """Tell a command which installations it waits for; they take long, and only the first start needs them."""
+
+        def tell(server: str) -> None:
+            if control.concerns(operation, server):
+                self._send(control.event_line(request, Progress(text=f"installing {server} …")))
+
+        remove = self._office.observers.add(lambda event: tell(event.server) if event.kind == "installing" else None)
+        try:
+            for instance in self._office.supervisor.instances:
+                if instance.state == "STARTING" and instance.phase:
+                    tell(instance.key.server)
+            yield
+        finally:
+            remove()
 
     def _send(self, line: bytes) -> None:
         if self._writer.queued > MAX_UNREAD:

@@ -162,7 +162,16 @@ class Supervisor:
             # One that holds a lock or a port must be gone before its successor starts.
             for old in [old for old in self._leaving if replace(old.key, digest=key.digest) == key]:
                 await old.rested()
-            return await launch.start(spawning.installing, spawning.progress)
+            told = False
+
+            def installing() -> None:
+                nonlocal told
+                spawning.installing()
+                if not told:  # once, although it is said again when its turn comes
+                    self._around.observers.publish(Event("installing", key.server, {"instance": str(key)}))
+                told = True
+
+            return await launch.start(installing, spawning.progress)
 
         return Blueprint(
             key=key,

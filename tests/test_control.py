@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import pytest
 from supervisord_mcp import __version__
 from supervisord_mcp import control as module
 from supervisord_mcp.errors import ConfigError, Problem
+from supervisord_mcp.launch import Launch
 from supervisord_mcp.observer import Event
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import ReloadResult
+from supervisord_mcp.runtimes.base import Child
 from tests.kit.bounded import bounded
 from tests.kit.daemon import KIT, PYTHON
 from tests.kit.estate import Estate, estate
@@ -118,6 +121,33 @@ async def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
         assert (error["code"], error["exit"]) == ("launch", 6)
         assert "exit 2" in error["message"]
         assert "bad option" in error["message"]
+
+
+@bounded(LIMIT)
+async def test_who_waits_for_an_installation_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done, real = anyio.Event(), Launch.start
+
+    async def slow(self: Launch, installing: Callable[[], None], progress: Callable[[str], None]) -> Child:
+        installing()
+        progress("it waits for another one")
+        installing()
+        await done.wait()
+        return await real(self, installing, progress)
+
+    monkeypatch.setattr(Launch, "start", slow)
+    async with estate(tmp_path, {"s": {}, "t": {}}) as one:
+        command = one.command()
+        command.raw(b'{"id":101,"op":"start","args":{"names":["s"]},"progress":true}\n')
+        assert await command.events(101, 1) == [{"text": "installing s …"}]
+        command.raw(b'{"id":102,"op":"call","args":{"name":"s","tool":"echo"},"progress":true}\n')
+        assert await command.events(102, 1) == [{"text": "installing s …"}], "one that goes on is told as well"
+        plain, other = command.post("call", name="s", tool="echo"), command.post("version")
+        await command.reply(other)
+        done.set()
+        for identity in (101, 102, plain):
+            assert "result" in await command.reply(identity)
+        assert len([reply for reply in command.replies if "event" in reply]) == 2
+        assert [event.server for event in one.events("installing")] == ["s"]
 
 
 @bounded(LIMIT)

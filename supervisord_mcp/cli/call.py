@@ -44,8 +44,8 @@ def call(
     operation = control.Call(
         name=name, tool=tool, arguments=_object(arguments), project=project_root(project), timeout=timeout
     )
-    with connected(start=True, as_host=True) as client, busy(f"calling {tool} of {name}"):
-        raw = client.ask(operation, timeout + SLOW)
+    with connected(start=True, as_host=True) as client, busy(f"calling {tool} of {name}") as tell:
+        raw = client.ask(operation, timeout + SLOW, tell)
     result = control.parse_result(raw, _Result)
     if as_json:
         print_json(raw)

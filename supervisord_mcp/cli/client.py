@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, NoReturn, Self, TypeVar
@@ -56,12 +56,23 @@ class Client:
         """The process that listens, as the kernel knows it."""
         return _peer_pid(self._socket)
 
-    def ask(self, operation: control.Operation, timeout: float | None = QUICK) -> Raw:
-        """Given an operation, return its result as JSON. Raise `SmcpError` as the daemon says, or if it is silent."""
-        reply = self._reply(self._request(operation), timeout)
-        if isinstance(reply.result, Raw):
-            return reply.result
-        raise FramingError("the daemon answered a plain request with a stream; upgrade the older of the two", -32600)
+    def ask(
+        self, operation: control.Operation, timeout: float | None = QUICK, tell: Callable[[str], None] | None = None
+    ) -> Raw:
+        """Given an operation, return its result as JSON. Raise `SmcpError` as the daemon says, or if it is silent.
+
+        ``tell`` is told what it waits for.
+        """
+        request_id = self._request(operation, progress=tell is not None)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            reply = self._reply(request_id, deadline, timeout)
+            if isinstance(reply.result, Raw):
+                return reply.result
+            if tell is None or not isinstance(reply.event, Raw):
+                text = "the daemon answered a plain request with a stream; upgrade the older of the two"
+                raise FramingError(text, -32600)
+            tell(control.parse_result(reply.event, control.Progress).text)
 
     def ask_for(self, operation: control.Operation, wanted: type[T], timeout: float | None = QUICK) -> T:
         """Given an operation, return its result as ``wanted``. Raise as `ask` does."""
@@ -76,7 +87,7 @@ class Client:
         while True:
             # A person follows for as long as they like, and a daemon that dies closes the connection.
             try:
-                reply = self._reply(request_id, None)
+                reply = self._reply(request_id)
             except NoDaemonError as error:
                 if begun:
                     raise NoDaemonError(
@@ -98,13 +109,12 @@ class Client:
             return False
         return True
 
-    def _request(self, operation: control.Operation) -> int:
+    def _request(self, operation: control.Operation, *, progress: bool = False) -> int:
         self._last_id += 1
-        self._send(control.request_line(self._last_id, operation), QUICK)
+        self._send(control.request_line(self._last_id, operation, progress=progress), QUICK)
         return self._last_id
 
-    def _reply(self, request_id: int, timeout: float | None) -> control.Reply:
-        deadline = None if timeout is None else time.monotonic() + timeout
+    def _reply(self, request_id: int, deadline: float | None = None, timeout: float | None = None) -> control.Reply:
         while True:
             line = self._line(deadline, timeout)
             if line.startswith(b"ok "):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -116,14 +116,24 @@ def print_error(error: SmcpError) -> None:
 
 
 @contextmanager
-def busy(what: str) -> Iterator[None]:
-    """Given what a long wait is for, show it on a terminal while the body runs."""
+def busy(what: str) -> Iterator[Callable[[str], None]]:
+    """Given what a long wait is for, show it on a terminal while the body runs.
+
+    Yields what prints a line on stderr about something that takes longer than usual, terminal or not, and once.
+    """
     screen = console(stderr=True)
+    said: set[str] = set()
+
+    def tell(text: str) -> None:
+        if text not in said:
+            screen.print(printable(text), soft_wrap=True)
+        said.add(text)
+
     if not screen.is_terminal:
-        yield
+        yield tell
         return
     with screen.status(printable(what)):
-        yield
+        yield tell
 
 
 def span(seconds: float | None) -> str:

@@ -39,8 +39,8 @@ def tools(
     Starts it only if its catalogue is not known yet, and the daemon if none runs.
     """
     operation = control.Tools(name=name, project=project_root(project), refresh=refresh)
-    with connected(start=True, as_host=True) as client, busy(f"asking {name}"):
-        raw = client.ask(operation, SLOW)
+    with connected(start=True, as_host=True) as client, busy(f"asking {name}") as tell:
+        raw = client.ask(operation, SLOW, tell)
     if as_json:
         print_json(raw)
         return

@@ -17,8 +17,8 @@ def start(names: ServerNames = None, everything: AllServers = False, project: Pr
     """
     servers, root = chosen(names, everything), project_root(project)
     operation = control.Start(names=servers, all=everything, project=root, narrow=project is not None)
-    with connected(start=True, as_host=True) as client, busy(f"starting {_said(servers)}"):
-        client.ask(operation, SLOW)
+    with connected(start=True, as_host=True) as client, busy(f"starting {_said(servers)}") as tell:
+        client.ask(operation, SLOW, tell)
 
 
 def stop(names: ServerNames = None, everything: AllServers = False, project: OnlyProject = None) -> None:
@@ -41,8 +41,8 @@ def restart(names: ServerNames = None, everything: AllServers = False, project: 
     """
     servers, root = chosen(names, everything), project_root(project)
     operation = control.Restart(names=servers, all=everything, project=root, narrow=project is not None)
-    with connected(start=True, as_host=True) as client, busy(f"restarting {_said(servers)}"):
-        client.ask(operation, SLOW)
+    with connected(start=True, as_host=True) as client, busy(f"restarting {_said(servers)}") as tell:
+        client.ask(operation, SLOW, tell)
 
 
 def reload() -> None:

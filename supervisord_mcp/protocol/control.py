@@ -3,8 +3,9 @@
 A command connects, sends a greeting of role ``control`` (see `hello`) and then requests
 ``{"id": n, "op": "...", "args": {...}}``. The daemon answers each with ``{"id": n, "result": ...}`` or
 ``{"id": n, "error": {"code", "message", "remedy", "exit"}}``. A stream (`Logs`, `Events`) is any number of
-``{"id": n, "event": {...}}`` and then ``{"id": n, "result": null}``. Replies come in any order. A command that
-has seen enough of a stream closes its connection.
+``{"id": n, "event": {...}}`` and then ``{"id": n, "result": null}``; a request with ``"progress": true`` may be
+answered by events of `Progress` before its result. Replies come in any order. A command that has seen enough of a
+stream closes its connection.
 
 Every operation is one struct, so that the daemon matches on the type; what it answers with is named in its docstring.
 Unknown keys are ignored in both directions: a newer daemon serves an older command and the other way round.
@@ -269,6 +270,12 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
     data: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request waits for, in words for a person."""
+
+    text: str
+
+
 class VersionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to `Version`."""
 
@@ -298,11 +305,15 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request as it came; `parse_operation` reads its arguments, so that a bad one can be answered by its id."""
+    """One request as it came; `parse_operation` reads its arguments, so that a bad one can be answered by its id.
+
+    ``progress`` asks for events of `Progress` before the result, where there is something to wait for.
+    """
 
     id: int
     op: str
     args: Raw = EMPTY_OBJECT
+    progress: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -318,9 +329,21 @@ _requests = msgspec.json.Decoder(Request)
 _replies = msgspec.json.Decoder(Reply)
 
 
-def request_line(request_id: int, operation: Operation) -> bytes:
-    """Given an operation, return the line that asks for it."""
-    return _line({"id": request_id, "op": _NAMES[type(operation)], "args": operation})
+def request_line(request_id: int, operation: Operation, *, progress: bool = False) -> bytes:
+    """Given an operation, return the line that asks for it, with ``progress`` also for what it waits for."""
+    request = {"id": request_id, "op": _NAMES[type(operation)], "args": operation}
+    return _line({**request, "progress": True} if progress else request)
+
+
+def concerns(operation: Operation, server: str) -> bool:
+    """Return whether an operation may have to wait for a start of a server."""
+    match operation:
+        case Named():
+            return operation.all or server in operation.names
+        case Tools() | Call():
+            return operation.name == server
+        case _:
+            return False
 
 
 def parse_request(line: bytes) -> Request:

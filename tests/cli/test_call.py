@@ -79,3 +79,11 @@ def test_content_with_a_number_beyond_ours(smcp: Smcp, daemon: FakeDaemon) -> No
 def test_structured_content_alone(smcp: Smcp, daemon: FakeDaemon) -> None:
     daemon.answers[control.Call] = msgspec.Raw(b'{"content": [], "structuredContent": {"n": 12345678901234567890123}}')
     assert smcp("call", "m", "t").out == '{\n  "n": 12345678901234567890123\n}\n'
+
+
+def test_an_installation_is_told_on_stderr(smcp: Smcp, daemon: FakeDaemon) -> None:
+    said = control.event_line(1, control.Progress(text="installing time …"))
+    result = control.result_line(1, {"content": [{"type": "text", "text": "now"}]})
+    daemon.answers[control.Call] = said + said + result
+    ran = smcp("call", "time", "now")
+    assert (ran.status, ran.out, ran.err) == (0, "now\n", "installing time …\n")

@@ -111,3 +111,10 @@ def test_busy_is_silent_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -
     with output.busy("waiting"):
         pass
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_takes_longer_than_usual_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with output.busy("waiting") as tell:
+        for text in ("installing a", "installing \x1b[31mb\x07", "installing a"):
+            tell(text)
+    assert capsys.readouterr() == ("", "installing a\ninstalling b\\x07\n")

@@ -69,6 +69,28 @@ def test_request_has_the_form_of_the_contract() -> None:
     }
 
 
+def test_a_request_can_ask_for_progress() -> None:
+    line = control.request_line(1, control.Status(), progress=True)
+    assert json.loads(line) == {"id": 1, "op": "status", "args": {}, "progress": True}
+    assert control.parse_request(line).progress
+    assert not control.parse_request(control.request_line(1, control.Status())).progress
+
+
+@pytest.mark.parametrize(
+    ("operation", "concerned"),
+    [
+        (control.Start(names=("a", "b")), True),
+        (control.Restart(all=True), True),
+        (control.Stop(names=("b",)), False),
+        (control.Tools(name="a"), True),
+        (control.Call(name="b", tool="t"), False),
+        (control.Status(), False),
+    ],
+)
+def test_what_an_operation_waits_for(operation: Operation, concerned: bool) -> None:
+    assert control.concerns(operation, "a") == concerned
+
+
 def test_arguments_pass_untouched_but_on_one_line() -> None:
     arguments = b'{"big": 123456789012345678901234567890,\n "f": 1e400, "a": 1, "a": 2, "s": "\xe2\x80\xa8\\n"}'
     line = control.request_line(1, control.Call(name="a", tool="t", arguments=Raw(arguments)))
