@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from supervisord_mcp.logs import ServerLog, StderrSink
+from supervisord_mcp.logs import Log, StderrSink
 from supervisord_mcp.pipes import ChunkReader, QueueWriter
 from supervisord_mcp.protocol.framing import LineSplitter, Oversized
 from supervisord_mcp.runtimes.base import Child
@@ -33,7 +33,7 @@ class Conduit:
     ``grace`` is how long a child may take to end after it closed a pipe, in seconds.
     """
 
-    def __init__(self, child: Child, log: ServerLog, fittings: Fittings, *, max_message: int, grace: float) -> None:
+    def __init__(self, child: Child, log: Log, fittings: Fittings, *, max_message: int, grace: float) -> None:
         self.child = child
         #: Why the child was killed, or the empty text.
         self.trouble = ""

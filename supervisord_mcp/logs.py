@@ -1,7 +1,8 @@
 """One log file per server: its stderr and our own lines about it, rotated by size; a full disk hurts only the log.
 
-The file of a server is ``<log_dir>/NAME.log``, older ones are ``NAME.log.1`` and so on. Each line is a time, who
-speaks (``stderr`` or ``smcp``) and the text. Writing never raises and never waits for anybody (case 28).
+The file of a server is ``<log_dir>/NAME.log``, older ones are ``NAME.log.1`` and so on. Each line is a time in UTC, who
+speaks (``stderr`` or ``smcp``, of one of several instances with its tag behind: ``stderr[/src/site]``) and the text.
+Writing never raises and never waits for anybody (case 28).
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 #: A line of stderr is cut here, so that one without an end cannot grow a buffer, in bytes.
 MAX_LINE = 8192
@@ -160,10 +163,29 @@ class ServerLog:
         return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
 
 
+class Log(Protocol):
+    """Where an instance writes."""
+
+    def write(self, source: str, text: str) -> None:
+        """Append lines of a source."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedLog:
+    """The log of a server as one of its instances writes it: each line says which instance it is from."""
+
+    log: Log
+    tag: str
+
+    def write(self, source: str, text: str) -> None:
+        """Append lines."""
+        self.log.write(f"{source}[{printable(self.tag)}]", text)
+
+
 class StderrSink:
     """Takes one child's stderr chunk by chunk: into the log by lines, and its end into memory for error texts."""
 
-    def __init__(self, log: ServerLog) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
         self._partial = b""
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)

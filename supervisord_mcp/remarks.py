@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from supervisord_mcp.logs import ServerLog
+from supervisord_mcp.logs import Log
 
 #: How many remarks are logged for each run; the rest is counted.
 LOGGED = 100
@@ -18,7 +18,7 @@ DROPPED = ("noise", "late", "unknown", "unrouted", "early")
 class Remarks:
     """The remarks on one instance, over all its runs."""
 
-    def __init__(self, log: ServerLog) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
         self._dropped: Counter[str] = Counter()
         self._run = 0

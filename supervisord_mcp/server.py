@@ -22,7 +22,7 @@ from supervisord_mcp import reasons
 from supervisord_mcp.catalogues import Catalogues
 from supervisord_mcp.conduit import Conduit, Fittings
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
-from supervisord_mcp.logs import ServerLog
+from supervisord_mcp.logs import Log
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.policy import events as life
 from supervisord_mcp.policy.lifecycle import Lifecycle, Policy, State, step
@@ -75,7 +75,7 @@ class Surroundings:
 class ManagedServer:
     """One instance. Its methods are called from the event loop only."""
 
-    def __init__(self, blueprint: Blueprint, around: Surroundings, log: ServerLog, known: Catalogue | None) -> None:
+    def __init__(self, blueprint: Blueprint, around: Surroundings, log: Log, known: Catalogue | None) -> None:
         self.blueprint = blueprint
         self._around = around
         self._server_log = log

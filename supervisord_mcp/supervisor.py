@@ -13,7 +13,7 @@ from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.launch import Launch, Launcher
-from supervisord_mcp.logs import ServerLog
+from supervisord_mcp.logs import ServerLog, TaggedLog
 from supervisord_mcp.observer import Event
 from supervisord_mcp.policy import reload
 from supervisord_mcp.policy.holds import FREE, Hold
@@ -149,10 +149,20 @@ class Supervisor:
 
     def _make(self, key: InstanceKey, launch: Launch) -> ManagedServer:
         known = self._around.catalogues.load(key.server, key.digest)
-        instance = ManagedServer(self._blueprint(key, launch), self._around, self._logs[key.server], known)
+        tag = self._tag(key)
+        log = TaggedLog(self._logs[key.server], tag) if tag else self._logs[key.server]
+        instance = ManagedServer(self._blueprint(key, launch), self._around, log, known)
         if self._hold(key.server).holds(key.project):
             instance.stop()
         return instance
+
+    def _tag(self, key: InstanceKey) -> str:
+        """Return what tells the lines of an instance from those of others of its server, empty if nothing needs to."""
+        if key.session is not None:
+            return f"session-{key.session}"
+        if key.project is not None:
+            return key.project
+        return key.digest if any(other.server == key.server for other in self._housed) else ""
 
     def _blueprint(self, key: InstanceKey, launch: Launch) -> Blueprint:
         config = self.config.servers[key.server]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from supervisord_mcp import logs
-from supervisord_mcp.logs import MAX_LINE, TAIL_LENGTH, TAIL_LINES, ServerLog, StderrSink, printable
+from supervisord_mcp.logs import MAX_LINE, TAIL_LENGTH, TAIL_LINES, ServerLog, StderrSink, TaggedLog, printable
 from tests.kit.probe import LeakGuard
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ")
@@ -53,6 +53,16 @@ def test_lines_have_a_time_and_a_speaker(log: ServerLog) -> None:
     log.write("stderr", "")
     assert written(log) == ["smcp STOPPED -> STARTING", "stderr two", "stderr lines", "stderr "]
     assert (log.trouble, log.lost) == ("", 0)
+
+
+def test_lines_of_one_of_several_instances_say_which(log: ServerLog) -> None:
+    TaggedLog(log, "/src/a\x1b\nb").write("smcp", "STOPPED -> STARTING")
+    StderrSink(TaggedLog(log, "session-3")).feed(b"one\ntwo\n")
+    assert written(log) == [
+        "smcp[/src/a\ufffd\ufffdb] STOPPED -> STARTING",
+        "stderr[session-3] one",
+        "stderr[session-3] two",
+    ]
 
 
 def test_the_file_is_for_its_user_alone(log: ServerLog) -> None:

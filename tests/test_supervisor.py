@@ -171,6 +171,27 @@ async def test_a_word_clears_what_gave_up_and_nobody_uses(word: str, tmp_path: P
             assert states(one, "s") == {}
 
 
+@bounded(LIMIT)
+async def test_the_log_tells_the_instances_of_a_server_apart(tmp_path: Path) -> None:
+    servers = {
+        "g": {"entry": {"env": {"TOKEN": "${TOKEN:-}"}}},
+        "p": {"entry": PROJECT},
+        "s": {"entry": SESSION},
+    }
+    async with estate(tmp_path, servers) as one:
+        for name in servers:
+            guest = await one.greeted(name, project="/tmp")
+            await guest.call("echo")
+        other = await one.greeted("g", environ={"TOKEN": "x"})
+        await other.call("echo")
+        speakers = {name: {line.split(" ")[1] for line in one.logs[name].last(99)} for name in servers}
+        second = one.instances("g")[1].key.digest
+        assert speakers["g"] == {"smcp", f"smcp[{second}]"}
+        assert speakers["p"] == {"smcp[/tmp]"}
+        assert len(speakers["s"]) == 1
+        assert next(iter(speakers["s"])).startswith("smcp[session-")
+
+
 # What a person says
 
 
