@@ -70,14 +70,18 @@ class IsolationError(SmcpError):
 
 
 class LaunchError(SmcpError):
-    """A child could not be started. ``retryable`` is false where trying again cannot help (ENOENT, EACCES)."""
+    """A child could not be started. ``retryable`` is false where trying again cannot help (ENOENT, EACCES).
+
+    ``unreachable`` is true where only the network kept it from being installed.
+    """
 
     code = "launch"
     exit_status = 6
 
-    def __init__(self, message: str, *, remedy: str = "", retryable: bool = True) -> None:
+    def __init__(self, message: str, *, remedy: str = "", retryable: bool = True, unreachable: bool = False) -> None:
         super().__init__(message, remedy=remedy)
         self.retryable = retryable
+        self.unreachable = unreachable
 
 
 class FramingError(SmcpError):

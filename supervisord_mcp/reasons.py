@@ -62,6 +62,8 @@ def failure(server: str, life: Lifecycle, known: SmcpError | None, now: float) -
     if life.state is State.BACKOFF:
         wait = max((life.retry_at or now) - now, 0.0)
         note = f"smcp tries again in {wait:.0f} s, and gives up once the restart budget is spent"
+    elif life.state is State.ASLEEP:
+        note = "smcp tries again with the next call"
     elif now - life.since >= _NEWS:
         note = f"that was {_ago(now - life.since)}, and it is not tried again by itself; {_remedy(server)}"
     else:

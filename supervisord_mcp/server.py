@@ -243,7 +243,9 @@ class ManagedServer:
         match self._life.state:
             case State.STOPPED if (reason := self._unavailable()) is not None:
                 raise NotRunningError(reason.text)
-            case State.FATAL | State.BACKOFF | State.EXITED:
+            case State.ASLEEP if self._failure is None:
+                return
+            case State.FATAL | State.BACKOFF | State.EXITED | State.ASLEEP:
                 raise reasons.failure(self.key.server, self._life, self._failure, self._loop.time())
 
     async def rested(self) -> None:
@@ -365,7 +367,9 @@ class ManagedServer:
         self._failure = failure
         text = str(failure) if failure is not None else self._life.cause or "the start was cancelled"
         retryable = not isinstance(failure, IsolationError) and getattr(failure, "retryable", failure is None)
-        self._event(life.SpawnFailed(generation, retryable, text))
+        # One that is to run without being asked for has nobody who would ask again.
+        blameless = getattr(failure, "unreachable", False) and self.blueprint.idle_timeout is not None
+        self._event(life.SpawnFailed(generation, retryable, text, blameless))
         if failure is not None or self._life.state in (State.BACKOFF, State.FATAL, State.EXITED):
             self.last_error = text
             self._fail_held(reasons.Reason(text, {"reason": "server_not_started"}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisord_mcp import reasons
-from supervisord_mcp.errors import IsolationError
+from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.policy.lifecycle import RESTING, After, Lifecycle, State, Timer
 from supervisord_mcp.runtimes.base import ExitStatus
 
@@ -65,6 +65,12 @@ def test_who_comes_later_is_told_when_it_was() -> None:
     assert told.remedy == (
         "install it\nthat was 5 minutes ago, and it is not tried again by itself; start it with: smcp start files"
     )
+
+
+def test_a_start_that_waits_for_the_next_call_says_so() -> None:
+    error = LaunchError("cannot install x", remedy="Check the network.", unreachable=True)
+    told = reasons.failure("files", Lifecycle(State.ASLEEP, since=1.0), error, 1.0)
+    assert told.remedy == "Check the network.\nsmcp tries again with the next call"
 
 
 def test_a_start_that_is_tried_again_says_so() -> None:

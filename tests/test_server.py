@@ -212,6 +212,33 @@ async def test_a_spawn_that_hangs_is_ended_and_told(tmp_path: Path) -> None:
         assert "smcp waiting for the moon" in shop.logged()
 
 
+@pytest.mark.parametrize("lasting", [False, True])
+@bounded(LIMIT)
+async def test_a_package_that_cannot_be_fetched_is_tried_again_with_the_next_call(
+    lasting: bool, tmp_path: Path
+) -> None:
+    tried: list[bool] = []
+
+    async def fail(spawning: Spawning) -> Child:
+        tried.append(True)
+        raise LaunchError("cannot install s", remedy="Check the network.", unreachable=True)
+
+    async with workshop(tmp_path) as shop:
+        patient = replace(QUICK, restart=RestartPolicy(backoff=Backoff(first=100.0, most=100.0)))
+        instance = shop.instance(policy=patient, spawn=fail, idle_timeout=None if lasting else 60.0)
+        guest = shop.guest(instance)
+        for _ in range(1 if lasting else 9):
+            assert "cannot install s" in (await guest.ask("initialize", hello()))["error"]["message"]
+        if lasting:
+            assert instance.state == "BACKOFF", "nobody may ask again for one that is to run by itself"
+            return
+        instance.start()
+        with pytest.raises(LaunchError, match="tries again with the next call"):
+            await instance.settled()
+        assert (instance.state, instance.restarts, len(tried)) == ("STOPPED", 0, 10)
+        assert instance.last_error == "cannot install s\n  Check the network."
+
+
 @pytest.mark.parametrize(
     ("failure", "state"),
     [

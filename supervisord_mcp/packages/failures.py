@@ -27,8 +27,10 @@ def install_failure(shown: str, how: str, lines: Iterable[str]) -> LaunchError:
     last = [line for line in lines if line.strip()][-_SHOWN_LINES:]
     text = "\n".join(last)
     remedy, retryable = _judge(text, how)
+    unreachable = bool(_NETWORK.search(text)) and not _FINAL.search(text)
     said = "".join(f"\n    {line}" for line in last)
-    return LaunchError(f"cannot install {shown} ({how}){said}", remedy=remedy, retryable=retryable)
+    message = f"cannot install {shown} ({how}){said}"
+    return LaunchError(message, remedy=remedy, retryable=retryable, unreachable=unreachable)
 
 
 def _judge(text: str, how: str) -> tuple[str, bool]:

@@ -59,10 +59,14 @@ class Spawned(OfRun):
 
 @dataclass(frozen=True, slots=True)
 class SpawnFailed(OfRun):
-    """There is no child and there will be none: the spawn failed, or was cancelled in time."""
+    """There is no child and there will be none: the spawn failed, or was cancelled in time.
+
+    ``blameless`` is a failure that says nothing of the server: what it is made of could not be fetched.
+    """
 
     retryable: bool
     cause: str
+    blameless: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,10 @@ after. Only the end of a run, or a state without one, leads to the next ``Spawn`
     FATAL        FATAL     Start, Restart -> SPAWNING . Stop -> STOPPED
 
 *crash*: the policy leaves it -> EXITED; budget spent -> FATAL; else BACKOFF (SetTimer). A failure that cannot be
-retried -> FATAL at once. *gone*: what `After` says. While a run is being ended, `After` is all that Start, Restart,
-Stop and Demand change. What is not in the table is late or changes nothing, and is ignored.
+retried -> FATAL at once; a blameless one (a package that could not be fetched) -> ASLEEP, to be tried again when the
+child is needed next, without a restart being spent: offline is no fault of the server. *gone*: what `After` says. While
+a run is being ended, `After` is all that Start, Restart, Stop and Demand change. What is not in the table is late or
+changes nothing, and is ignored.
 
 Who asks. ``Start``, ``Restart`` and ``Stop`` are the words of a person: the first two clear the ledger of restarts, and
 after the third nothing is spawned until a person asks again. ``Demand`` is a message that needs the child, and may
@@ -345,6 +347,8 @@ def _cancelled(turn: _Turn, event: SpawnFailed) -> Step:
 
 def _not_spawned(turn: _Turn, event: SpawnFailed) -> Step:
     turn = turn.having(cause=event.cause)
+    if event.blameless:
+        return turn.to(State.ASLEEP)
     return _crash(turn, Run()) if event.retryable else turn.to(State.FATAL)
 
 

@@ -32,6 +32,19 @@ def test_whether_to_try_again(line: str, how: str, retryable: bool) -> None:
     assert error.remedy
 
 
+@pytest.mark.parametrize(
+    ("line", "unreachable"),
+    [
+        ("npm error code ENOTFOUND", True),
+        ("npm error code ENOTFOUND\nnpm error code E404", False),
+        ("OSError: [Errno 28] No space left on device", False),
+        ("", False),
+    ],
+)
+def test_what_only_the_network_did(line: str, unreachable: bool) -> None:
+    assert install_failure("server", "killed by SIGKILL", line.splitlines()).unreachable is unreachable
+
+
 def test_only_the_last_lines_are_shown() -> None:
     message = install_failure("server", "exit 1", [f"line {n}" for n in range(50)] + [""]).message
     assert "line 49" in message

@@ -224,6 +224,13 @@ class TestCells:
         assert world(*STARTING, "exit 0", policy=NEVER).life.state is State.EXITED
         assert world("start", "spawn failed", policy=NEVER).life.state is State.EXITED
 
+    def test_a_start_that_failed_through_no_fault_of_the_server_costs_nothing(self) -> None:
+        made = world("start", *["offline", "demand"] * 20, "offline")
+        assert (made.life.state, made.life.cause, made.life.ledger) == (State.ASLEEP, "cannot start", Ledger())
+        assert made.life.generation == 21
+        assert made.timer is None
+        assert world("start", "stop", "offline").life.state is State.STOPPED
+
     def test_the_wait_is_known_to_those_who_ask(self) -> None:
         made = world(*RUNNING, "exit 1")
         assert made.life.retry_at == made.now + 1.0

@@ -88,6 +88,7 @@ class World:
             "spawned": lambda: self.spawned(generation),
             "spawn failed": lambda: self.spawn_failed(generation, retryable=True),
             "no such file": lambda: self.spawn_failed(generation, retryable=False),
+            "offline": lambda: self.spawn_failed(generation, retryable=True, blameless=True),
         }
 
     def _child_moves(self, generation: int) -> Mapping[str, Callable[[], None]]:
@@ -132,13 +133,14 @@ class World:
         self.spawning, self.child, self.child_dead, self.ladder = None, generation, False, []
         self.tell(Spawned(generation))
 
-    def spawn_failed(self, generation: int, *, retryable: bool) -> None:
+    def spawn_failed(self, generation: int, *, retryable: bool, blameless: bool = False) -> None:
         """Let the spawn end without a child."""
         self.spawning = None
         asked_again = self.life.state is State.CANCELLING and self.life.after is After.SPAWN
         self.hopeless = not retryable and not asked_again
         self.stale += [SpawnFailed(generation, retryable, "old"), Spawned(generation)]
-        self.tell(SpawnFailed(generation, retryable, "cancelled" if self.cancelled else "cannot start"))
+        cause = "cancelled" if self.cancelled else "cannot start"
+        self.tell(SpawnFailed(generation, retryable, cause, blameless))
 
     def die(self) -> None:
         """Let the child die without a report yet."""

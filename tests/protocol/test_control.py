@@ -69,6 +69,12 @@ def test_request_has_the_form_of_the_contract() -> None:
     }
 
 
+def test_what_is_no_text_is_told_all_the_same() -> None:
+    said = {"path": "/odd\udcff", "all": ["\udc80", ("x", 1)], "raw": Raw(b"[1e400]")}
+    line = control.result_line(1, said)
+    assert b'"result":{"path":"/odd?","all":["?",["x",1]],"raw":[1e400]}' in line
+
+
 def test_a_request_can_ask_for_progress() -> None:
     line = control.request_line(1, control.Status(), progress=True)
     assert json.loads(line) == {"id": 1, "op": "status", "args": {}, "progress": True}
