@@ -143,7 +143,9 @@ class Supervisor:
         key = instance_key(facts.server, launch.digest, launch.scope, project=facts.project, session=str(session))
         housing = self._housed.get(key)
         if housing is None:
-            housing = Housing(self._make(key, launch), facts, launch)
+            # Of the environment only what the entry names is kept: the rest is none of our business.
+            named = {name: facts.environ[name] for name in launch.host_variables}
+            housing = Housing(self._make(key, launch), replace(facts, environ=named), launch)
             self._housed[key] = housing
         return housing.instance
 

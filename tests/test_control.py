@@ -110,6 +110,18 @@ async def test_a_command_is_served_as_the_host_that_it_could_be(tmp_path: Path) 
         assert one.instance("s").state == "STOPPED"
 
 
+@pytest.mark.parametrize(("verb", "said"), [("restart", "was restarted"), ("stop", "was stopped")])
+@bounded(LIMIT)
+async def test_an_open_call_is_told_what_a_person_did(verb: str, said: str, tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        command = one.command()
+        call = command.post("call", name="s", tool="slow", arguments={"seconds": 60})
+        await one.journal("s").wait(lambda j: j.calls("slow"))
+        await command.ask(verb, names=["s"])
+        error = (await command.reply(call))["error"]
+        assert (error["message"], error["code"], error["exit"]) == (f"server 's' {said}", "not-running", 5)
+
+
 @bounded(LIMIT)
 async def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     async with estate(tmp_path, {"s": BROKEN, "t": {"exit_before_init": {"code": 2, "stderr": "bad option"}}}) as one:

@@ -327,6 +327,8 @@ async def test_a_word_brings_the_environment_that_a_host_would(tmp_path: Path) -
         guest = await one.greeted("s", environ={"TOKEN": "one", "MORE": "x", "OTHER": "z"})
         found = json.loads(text(await guest.call("env")))["env"]
         assert (found["TOKEN"], found["MORE"], "OTHER" in found) == ("one", "x", False)
+        (housing,) = one.supervisor._housed.values()
+        assert housing.facts.environ.keys() == {"TOKEN", "MORE"}, "the rest is not kept"
         assert one.instance("s").generation == 1
         await one.supervisor.start(["s"], at(None, {"TOKEN": "two"}))
         assert one.instance("s").generation == 1, "one that is used here is what a start is about"

@@ -39,7 +39,8 @@ def call(
 ) -> None:
     """Call a tool and print what it returns.
 
-    Starts the server if it does not run, and the daemon too. The exit status is 1 if the tool failed.
+    Starts the server if it does not run, and the daemon too. What the server's entry takes from the environment is
+    taken from yours, as for a host. The exit status is 1 if the tool failed.
     """
     operation = control.Call(
         name=name, tool=tool, arguments=_object(arguments), project=project_root(project), timeout=timeout
