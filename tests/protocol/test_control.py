@@ -263,6 +263,7 @@ def test_status_has_the_form_of_the_contract() -> None:
         "isolation",
         "user",
         "limits",
+        "uncovered",
         "held",
         "mounts",
         "dropped",
