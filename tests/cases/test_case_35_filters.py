@@ -11,7 +11,6 @@ import contextlib
 import glob
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from supervisord_mcp.runtimes.identity import Identities
 from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
 from supervisord_mcp.runtimes.limits import DEFAULTS, Limits
 from tests.kit.bounded import bounded
+from tests.kit.nodes import NEWER, SYSTEM, node
 from tests.runtimes.conformance import ended, python, read, running
 from tests.runtimes.conftest import subreaper
 from tests.runtimes.test_bwrap import as_person
@@ -77,28 +77,21 @@ async def test_every_python_works(path: str) -> None:
         assert json.loads(output) == ["thread", 300, True, "child"]
 
 
-@pytest.fixture(scope="module", params=["that of the system", "node@24"])
-def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a Node; the newer one is a package of npm."""
-    if request.param == "that of the system":
-        found = shutil.which("node")
-        assert found is not None, "Node is needed (apt-get install nodejs)"
-        return Path(os.path.realpath(found))
-    place = tmp_path_factory.mktemp("node")
-    words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(place), request.param]
-    subprocess.run(words, check=True, capture_output=True, timeout=300)
-    return Path(os.path.realpath(place / "node_modules" / "node" / "bin" / "node"))
+@pytest.fixture(scope="module", params=[SYSTEM, NEWER])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return each Node."""
+    return node(request.param, tmp_path_factory.mktemp("node"))
 
 
 @pytest.mark.npm
 @bounded(60)
-async def test_every_node_works(node: Path, tmp_path: Path) -> None:
+async def test_every_node_works(program: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.js"
     script.write_text(NODE)
-    env = (("PATH", f"{node.parent}:/usr/bin:/bin"),)
-    spec = LaunchSpec("test", (str(node), str(script), "none"), env=env, marker="t-case-35")
-    spec = replace(spec, mounts=(Mount(str(tmp_path)), Mount(str(node.parent))))
-    if str(node.parent).startswith("/usr/"):
+    env = (("PATH", f"{program.parent}:/usr/bin:/bin"),)
+    spec = LaunchSpec("test", (str(program), str(script), "none"), env=env, marker="t-case-35")
+    spec = replace(spec, mounts=(Mount(str(tmp_path)), Mount(str(program.parent))))
+    if str(program.parent).startswith("/usr/"):
         spec = replace(spec, mounts=(Mount(str(tmp_path)),))
     async with running(BwrapRuntime(), spec) as child:
         output, complaints = await read(child.stdout), await read(child.stderr)
