@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 
 from supervisord_mcp import reasons
 from supervisord_mcp.catalogues import Catalogues
-from supervisord_mcp.conduit import Conduit, Fittings
+from supervisord_mcp.conduit import Bounds, Conduit, Fittings
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.observer import Event, Observers
@@ -53,15 +53,16 @@ class Spawning:
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """What an instance is made of: its name, its rules, and how a child of it is started."""
+    """What an instance is made of: its name, its rules, how a child is started, the last run under this name."""
 
     key: InstanceKey
     policy: Policy
     relay: bool
     idle_timeout: float | None
-    max_message: int
+    bounds: Bounds
     isolation: str
     spawn: Callable[[Spawning], Awaitable[Child]]
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class ManagedServer:
         self._server_log = log
         self._loop = asyncio.get_running_loop()
         self._mux = Multiplexer(blueprint.key.server, relay=blueprint.relay, known=known)
-        self._life = Lifecycle()
+        self._life = Lifecycle(generation=blueprint.generation)
         self._queue: deque[life.Event] = deque()
         self._stepping = False
         self._timer: asyncio.TimerHandle | None = None
@@ -379,10 +380,8 @@ class ManagedServer:
 
     def _connect(self, child: Child) -> Conduit:
         self._noise = 0
-        log, rules = self._server_log, self.blueprint
         fittings = Fittings(self._from_child, self._check_congestion)
-        grace = rules.policy.stop_grace
-        self._conduit = Conduit(child, log, fittings, max_message=rules.max_message, grace=grace)
+        self._conduit = Conduit(child, self._server_log, fittings, self.blueprint.bounds)
         return self._conduit
 
     def _ended(self, generation: int, status: ExitStatus | None, conduit: Conduit) -> None:

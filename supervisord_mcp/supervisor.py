@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.errors import SmcpError, UnknownServerError
 from supervisord_mcp.facts import Facts
@@ -59,6 +60,8 @@ class Supervisor:
         self._leaving: set[ManagedServer] = set()
         #: The servers that a person stopped: an instance made for a host of theirs is not started by it.
         self._stopped: set[str] = set()
+        #: The last runs of displaced instances: one of the same key that comes later counts on.
+        self._generations: dict[InstanceKey, int] = {}
         self._keys = itertools.count(1)
 
     @property
@@ -118,7 +121,7 @@ class Supervisor:
         return instance
 
     def _blueprint(self, key: InstanceKey, launch: Launch) -> Blueprint:
-        config = self.config.servers[key.server]
+        config, daemon = self.config.servers[key.server], self.config.daemon
         lasting = config.start == "eager" and launch.scope != "session"
 
         async def spawn(spawning: Spawning) -> Child:
@@ -132,9 +135,10 @@ class Supervisor:
             policy=policy_of(config),
             relay=launch.scope == "session",
             idle_timeout=None if lasting else config.idle_timeout,
-            max_message=self.config.daemon.max_message,
+            bounds=Bounds(daemon.max_message, config.stop_grace, daemon.write_timeout),
             isolation=launch.isolation,
             spawn=spawn,
+            generation=self._generations.get(key, 0),
         )
 
     def released(self, instance: ManagedServer) -> None:
@@ -234,7 +238,7 @@ class Supervisor:
         stopped: list[ManagedServer] = []
         for name in names:
             self.server(name)
-            stopped += [instance for instance in self.instances if instance.key.server == name]
+            stopped += [i for i in (*self.instances, *self._leaving) if i.key.server == name]
             self._stopped.add(name)
         for instance in stopped:
             instance.stop()
@@ -266,6 +270,7 @@ class Supervisor:
                 self._refit(housing, displaced)
         for entry in displaced:
             del self._housed[entry.instance.key]
+            self._generations[entry.instance.key] = entry.instance.generation
         return plan, displaced
 
     def _refit(self, housing: Housing, displaced: list[Displaced]) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import anyio
 import pytest
 
-from supervisord_mcp import conduit
 from supervisord_mcp import server as module
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
@@ -595,12 +594,9 @@ async def test_a_person_may_start_what_was_long_idle(tmp_path: Path) -> None:
 
 
 @bounded(LIMIT)
-async def test_a_child_that_does_not_read_slows_its_hosts_and_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conduit, "WRITE_TIMEOUT", 0.5)
+async def test_a_child_that_does_not_read_slows_its_hosts_and_is_ended(tmp_path: Path) -> None:
     async with workshop(tmp_path) as shop:
-        instance = shop.instance({"not_reading": {"after": 6}}, {})
+        instance = shop.instance({"not_reading": {"after": 6}}, {}, write_timeout=0.5)
         first, second = await shop.greeted(instance), await shop.greeted(instance)
         calls = []
         while not first.paused:
@@ -617,12 +613,9 @@ async def test_a_child_that_does_not_read_slows_its_hosts_and_is_ended(
 
 
 @bounded(LIMIT)
-async def test_a_child_that_stops_reading_before_it_is_ready_to_work_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conduit, "WRITE_TIMEOUT", 0.3)
+async def test_a_child_that_stops_reading_before_it_is_ready_to_work_is_ended(tmp_path: Path) -> None:
     async with workshop(tmp_path) as shop:
-        instance = shop.instance({"not_reading": {"after": 1}, "init_delay": 200}, {})
+        instance = shop.instance({"not_reading": {"after": 1}, "init_delay": 200}, {}, write_timeout=0.3)
         guest = shop.guest(instance)
         guest.post("initialize", hello())
         held = [guest.post_call("echo", value="x" * 100_000) for _ in range(5)]

@@ -288,7 +288,7 @@ async def test_new_rules_of_the_daemon_reach_every_server(tmp_path: Path) -> Non
         await guest.call("echo")
         pid = one.instance("s").pid
         one.reconfigure({"s": {}}, {"max_message": "2M"})
-        assert one.instance("s").blueprint.max_message == 2 << 20
+        assert one.instance("s").blueprint.bounds.max_message == 2 << 20
         assert one.instance("s").pid == pid
 
 
