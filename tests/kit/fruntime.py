@@ -20,6 +20,7 @@ import anyio
 
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes.base import Child, ExitStatus, LaunchSpec, Runtime
+from supervisord_mcp.runtimes.process import Program, check_program
 
 TOOLS = [{"name": "echo", "inputSchema": {"type": "object"}}]
 
@@ -194,7 +195,8 @@ class FakeRuntime(Runtime):
         return [child for child in self.living if child.name == name]
 
     async def launch(self, spec: LaunchSpec) -> Child:
-        """Start a fake server."""
+        """Start a fake server, if there is such a program."""
+        check_program(Program(spec.argv, dict(spec.env), cwd=spec.cwd))
         script = self.script(spec.name)
         self.launches.append((asyncio.get_running_loop().time(), spec.name))
         self._on_launch(spec.name)
