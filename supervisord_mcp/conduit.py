@@ -20,8 +20,8 @@ from supervisord_mcp.runtimes.base import Child
 class Bounds:
     """How long a line may be, in bytes, and how long a child may take, in seconds.
 
-    ``grace`` is how long it may live on after it closed a pipe, ``write_timeout`` how long it may leave its stdin unread
-    while something waits for it.
+    ``grace`` is how long it may live on after it closed a pipe, ``write_timeout`` how long it may take nothing from its
+    stdin while something waits for it.
     """
 
     max_message: int

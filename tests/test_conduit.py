@@ -64,9 +64,7 @@ class Line:
 
 
 @asynccontextmanager
-async def child(
-    directory: Path, script: str, grace: float = 0.2, write_timeout: float = 30.0
-) -> AsyncIterator[Line]:
+async def child(directory: Path, script: str, grace: float = 0.2, write_timeout: float = 30.0) -> AsyncIterator[Line]:
     """A child that runs a script of the shell."""
     one = Line(directory, "/bin/sh", "-c", script, grace=grace, write_timeout=write_timeout)
     try:

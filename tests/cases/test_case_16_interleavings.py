@@ -17,6 +17,7 @@ from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.observer import Event
 from supervisord_mcp.runtimes.base import ExitStatus
 from tests.kit.estate import Estate, PipeGuest, estate
+from tests.kit.fhost import hello
 from tests.kit.fruntime import FakeRuntime, Script
 from tests.kit.virtual import run_virtually
 
@@ -143,8 +144,7 @@ class World:
         if self.chance.random() < 0.05:
             guest = one.guest("s")
             self.guests.append(guest)
-            self.asked.append((guest, guest.post("initialize", {"protocolVersion": "2025-11-25", "capabilities": {},
-                                                                "clientInfo": {"name": "h", "version": "1"}})))  # fmt: skip
+            self.asked.append((guest, guest.post("initialize", hello())))
             guest.say("notifications/initialized")
         guest = self.chance.choice(self.guests)
         self.asked.append((guest, guest.post_call("echo", value=len(self.asked))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def town(directory: Path, script: Script, **more: Any) -> Any:
 
 
 def gaps(starts: list[float]) -> Iterator[float]:
-    return (after - before for before, after in zip(starts, starts[1:], strict=False))
+    return (after - before for before, after in itertools.pairwise(starts))
 
 
 @virtual(HOURS)
@@ -104,7 +105,7 @@ async def test_an_exit_at_the_start_is_tried_with_growing_delays_and_then_parked
         await place.live()
         assert len(place.starts) == 6, "the first, and the five that the budget allows"
         waits = list(gaps(place.starts))
-        for before, after in zip(waits, waits[1:], strict=False):
+        for before, after in itertools.pairwise(waits):
             assert after > before * 1.2, "the delay grows"
         assert place.state == "FATAL"
         assert len(place.errors) == MINUTES * (REQUESTS + 1)

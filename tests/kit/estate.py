@@ -234,6 +234,7 @@ class Estate:
         servers: Mapping[str, Any],
         daemon: Mapping[str, Any],
         environ: Mapping[str, str],
+        *,
         runtimes: Mapping[str, Runtime] | None = None,
     ) -> None:
         self.home = home
@@ -403,7 +404,7 @@ async def estate(
 ) -> AsyncIterator[Estate]:
     """An estate with these servers; afterwards nothing of it may be left."""
     async with anyio.create_task_group() as tasks:
-        one = Estate(home, tasks, servers or {}, daemon or {}, environ or {}, runtimes)
+        one = Estate(home, tasks, servers or {}, daemon or {}, environ or {}, runtimes=runtimes)
         try:
             yield one
         except BaseException:
