@@ -96,7 +96,7 @@ def test_after_ten_minutes_it_is_back_within_five_seconds(away: Absence) -> None
 def test_after_fifteen_minutes_it_gives_up_and_says_why(away: Absence) -> None:
     away.back_at = float("inf")
     begin = away.now
-    with pytest.raises(shim.ShimError, match="config.toml:3: unknown key"):
+    with pytest.raises(shim.ShimError, match=r"config\.toml:3: unknown key"):
         shim.open_session(shim.Session(["s"]), [0, 1])
     assert 900 <= away.now - begin < 960
 

@@ -96,8 +96,7 @@ class OwnDisk:
         self._logs.mkdir(parents=True, exist_ok=True)
         own = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
         script = f'mount -t tmpfs -o size={size} none "$0" && exec "$@"'
-        tried = subprocess.run([*own, "/bin/sh", "-c", script, str(self._logs), "true"], check=False)
-        need(tried.returncode == 0, "leave to mount a file system")
+        need(_works([*own, "/bin/sh", "-c", script, str(self._logs), "true"]), "leave to mount a file system")
         await self._d.start(args=[*own, "/bin/sh", "-c", script, str(self._logs), *RUN])
 
     def forbid(self) -> None:
@@ -130,6 +129,10 @@ class OwnDisk:
             if len(sizes) > 1 and sizes[-1] > sizes[-2]:
                 return
         raise AssertionError(f"the log does not grow: {self.files}")
+
+
+def _works(command: list[str]) -> bool:
+    return subprocess.run(command, check=False).returncode == 0
 
 
 async def degraded(d: Daemon, host: Host) -> str:

@@ -130,6 +130,7 @@ class FakeChild(Child):
                 self._later(self.script.leaving, self.exit, ExitStatus(code=0))
 
     def _take(self, message: dict[str, Any]) -> None:
+        self._runtime.frames.append((self.pid, message))
         if "id" not in message:
             return
         match message["method"]:
@@ -176,6 +177,8 @@ class FakeRuntime(Runtime):
         self.launches: list[tuple[float, str]] = []
         #: The calls that reached a child, with its pid.
         self.calls: list[tuple[int, Any]] = []
+        #: All that reached a child, with its pid, in order.
+        self.frames: list[tuple[int, dict[str, Any]]] = []
         self._on_launch = on_launch
 
     def check(self) -> tuple[()]:

@@ -19,6 +19,8 @@ from tests.kit.probe import LeakGuard
 
 Ready: TypeAlias = list[tuple[selectors.SelectorKey, int]]
 
+#: What each turn of the loop takes, in seconds: a clock that stands still never reaches what is due a moment later.
+_TURN = 1e-6
 #: How far a timer may be away, in seconds, to overtake what is ready.
 _NEAR = 0.05
 
@@ -34,6 +36,7 @@ class _Clock(selectors.EpollSelector):
     def select(self, timeout: float | None = None) -> Ready:
         """Return what is ready now, or nothing after having moved the clock. Raise where nothing can ever happen."""
         found = super().select(0)
+        self.now += _TURN
         if self._chance is not None and found:
             return self._shuffled(found, timeout)
         if not found and timeout is None:
