@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 
 import pytest
 
@@ -57,3 +59,19 @@ async def test_ten_hosts_where_no_daemon_runs(run: int) -> None:
         assert living(d) == [await d.pid()]
         assert (await d.server("s"))["sessions"] == 10
         assert len(d.journal("s").runs()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@bounded(60)
+async def test_a_signal_to_the_group_of_a_host_ends_its_session_and_nothing_else(number: signal.Signals) -> None:
+    async with daemon(bare("s"), start=False) as d:
+        # The first host starts the daemon, and is in the group that is interrupted, as at a terminal.
+        first = await d.connected("s", own_group=True)
+        await first.call("echo")
+        second = await d.connected("s")
+        daemon_pid, server_pid = await d.pid(), (await d.instances("s"))[0]["pid"]
+        os.killpg(first.pid, number)
+        await first.exit_status(20)
+        await d.until("s", lambda found: found["sessions"] == 1, "one session less")
+        assert (await second.call("echo", value="still here")).text == "still here"
+        assert (await d.pid(), (await d.instances("s"))[0]["pid"]) == (daemon_pid, server_pid)
