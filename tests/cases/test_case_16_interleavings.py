@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -154,13 +154,13 @@ class World:
 
     async def interleaving(self, one: Estate) -> None:
         """Do several things, some at the same time, some exactly when a timer is due."""
-        whatever: list[Callable[[Estate], Awaitable[None]]]
+        whatever: list[Callable[[Estate], Coroutine[Any, Any, None]]]
         whatever = [self.crash, self.start, self.stop, self.restart, self.change, self.ask, self.ask, self.timer]
         loop = asyncio.get_running_loop()
         for _ in range(STEPS):
             step = self.chance.choice(whatever)
             self.done[step.__name__] += 1
-            task = loop.create_task(step(one))  # type: ignore[arg-type]
+            task: asyncio.Task[None] = loop.create_task(step(one))
             self.tasks.add(task)
             await asyncio.sleep(self.chance.choice(PAUSES))
             await self.compare(one)
