@@ -227,6 +227,8 @@ class ManagedServer:
     def stop(self) -> None:
         """Stop, and stay stopped until asked."""
         self._event(life.Stop())
+        if self._life.state is State.STOPPED and self._mux.waiting:
+            self.demand()  # for a restart that will not come
 
     def restart(self) -> None:
         """Stop the child and start a new one."""
@@ -386,8 +388,7 @@ class ManagedServer:
 
     def _ended(self, generation: int, status: ExitStatus | None, conduit: Conduit) -> None:
         ending = reasons.ended(self.key.server, self._life, status, conduit.trouble, conduit.tail)
-        reason = ending.reason
-        self._ailment = ""
+        reason, self._ailment = ending.reason, ""
         if ending.unasked:
             self.last_error = ending.cause
             self._failure = LaunchError(reason.text)

@@ -149,6 +149,22 @@ async def test_a_child_that_never_gets_ready_is_tried_so_often_and_no_more(how: 
 
 
 @bounded(LIMIT)
+async def test_a_stop_answers_those_who_wait_for_a_restart(tmp_path: Path) -> None:
+    patient = replace(QUICK, restart=RestartPolicy(backoff=Backoff(first=1.5, most=1.5)))
+    async with workshop(tmp_path) as shop:
+        instance = shop.instance({"exit_before_init": {"code": 2}}, policy=patient)
+        guest = shop.guest(instance)
+        await guest.ask("initialize", hello())
+        await shop.in_state(instance, "BACKOFF")
+        waiting = guest.post("initialize", hello())
+        assert guest.answers(waiting) == [], "a restart that is due soon is waited for"
+        instance.stop()
+        error = (await guest.answer(waiting))["error"]
+        assert error["message"] == "server 's' is stopped; start it with: smcp start s"
+        assert guest.open == []
+
+
+@bounded(LIMIT)
 async def test_a_person_starts_what_gave_up(tmp_path: Path) -> None:
     failing = {"exit_before_init": {"code": 2}}
     once = replace(QUICK, restart=RestartPolicy(backoff=Backoff(first=0.01), budget=Budget(restarts=1, within=60.0)))
