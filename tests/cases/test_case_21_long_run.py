@@ -16,6 +16,8 @@ from tests.kit.virtual import virtual
 
 PLAIN: Mapping[str, Any] = {"command": ["/bin/true"], "runtime": "bare"}
 DAY = 24 * 3600.0
+#: The idle time-out of a server that is started on demand.
+IDLE = 600.0
 
 
 @virtual(DAY)
@@ -25,12 +27,12 @@ async def test_an_idle_server_ends_after_ten_minutes_and_the_next_call_starts_it
         guest = await one.greeted("s")
         await guest.call("echo")
         for _ in range(20):
-            await anyio.sleep(590)
+            await anyio.sleep(IDLE - 10)
             await guest.call("echo")
         assert len(runtime.launches) == 1, "who is used is not idle"
-        await anyio.sleep(599)
+        await anyio.sleep(IDLE - 1)
         assert one.instance("s").state == "RUNNING"
-        await anyio.sleep(2)
+        await anyio.sleep(IDLE / 300)
         assert (one.instance("s").state, runtime.living) == ("STOPPED", [])
         await anyio.sleep(3600)
         assert len(runtime.launches) == 1
