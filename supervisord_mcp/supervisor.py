@@ -146,6 +146,8 @@ class Supervisor:
         housing = self._housed.get(instance.key)
         if housing is not None and housing.instance is instance and instance.key.session is not None:
             del self._housed[instance.key]
+            over = instance.key.session
+            self._generations = {key: last for key, last in self._generations.items() if key.session != over}
             self.retire(instance)
         self._forget_unused()
 
