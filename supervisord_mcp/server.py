@@ -96,9 +96,7 @@ class ManagedServer:
         self._changed = anyio.Event()
         self._noise = 0
         self._failure: SmcpError | None = None
-        self._phase = ""
-        self._ailment = ""
-        self.last_error = ""
+        self._phase = self._ailment = self.last_error = ""
 
     # What others may know
 
@@ -251,8 +249,9 @@ class ManagedServer:
                 raise self._failure or LaunchError(f"server '{self.key.server}' failed: {self._life.cause}")
 
     async def rested(self) -> None:
-        """Wait until the instance rests."""
-        while not self._life.resting:
+        """Wait until the instance rests, or somebody started it again: of the run before nothing is left then."""
+        generation = self._life.generation
+        while not self._life.resting and self._life.generation == generation:
             await self._changed.wait()
 
     # Lifecycle: events in, commands out

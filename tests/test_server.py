@@ -165,6 +165,22 @@ async def test_a_stop_answers_those_who_wait_for_a_restart(tmp_path: Path) -> No
 
 
 @bounded(LIMIT)
+async def test_who_waits_for_the_end_is_not_held_by_a_start_right_after_it(tmp_path: Path) -> None:
+    async with workshop(tmp_path) as shop:
+        instance = shop.instance()
+        instance.start()
+        await instance.settled()
+        eager = [True]
+        shop.observers.add(
+            lambda event: instance.start() if event.data.get("to") == "STOPPED" and eager.pop() else None
+        )
+        instance.stop()
+        await instance.rested()
+        assert instance.generation == 2
+        eager.append(False)
+
+
+@bounded(LIMIT)
 async def test_a_person_starts_what_gave_up(tmp_path: Path) -> None:
     failing = {"exit_before_init": {"code": 2}}
     once = replace(QUICK, restart=RestartPolicy(backoff=Backoff(first=0.01), budget=Budget(restarts=1, within=60.0)))
