@@ -46,8 +46,9 @@ _log = logging.getLogger(__name__)
 #: Parameters of mallopt(3).
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
-#: How often the socket file is looked for, and idleness is judged, in seconds.
-LOOK_EVERY = 5.0
+#: How often the socket file is looked for, and idleness is judged, in seconds; a daemon that may end sooner looks more
+#: often, but not more often than the second.
+LOOK_EVERY, LOOK_SOONER = 5.0, 0.1
 #: How long an orderly end may take before what is left is killed, in seconds above the grace of the servers.
 LAST_PATIENCE = 30.0
 
@@ -265,12 +266,12 @@ class Daemon:
         """Bind the socket again if somebody deleted it, and end when nobody has needed this daemon for long."""
         idle_since = time.monotonic()
         while True:
-            await anyio.sleep(LOOK_EVERY)
+            idle_exit = self._config.daemon.idle_exit if self._on_demand else None
+            await anyio.sleep(min(LOOK_EVERY, max(idle_exit or LOOK_EVERY, LOOK_SOONER)))
             self._look_at_socket(endpoint, listener)
-            idle_exit = self._config.daemon.idle_exit
             if self._reception.sessions or self._supervisor.active:
                 idle_since = time.monotonic()
-            elif self._on_demand and idle_exit is not None and time.monotonic() - idle_since >= idle_exit:
+            elif idle_exit is not None and time.monotonic() - idle_since >= idle_exit:
                 _log.info("nobody has needed the daemon for %g s; it ends", idle_exit)
                 # In one step with the look: a shim that comes now is hung up on and tries again.
                 listener.close()

@@ -22,6 +22,7 @@ from supervisord_mcp.launch import Launch, Launcher, make_runtimes
 from supervisord_mcp.runtimes import orphans, tree
 from supervisord_mcp.runtimes.limits import DEFAULTS
 from tests.kit.bounded import bounded
+from tests.kit.required import as_root
 from tests.runtimes.conformance import ended, read
 
 BASE = {"PATH", "LANG", "HOME", "USER", "LOGNAME"}
@@ -229,7 +230,7 @@ def test_rules_are_part_of_the_digest(world: World) -> None:
     assert len(digests) == 9
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give users away")
+@as_root
 def test_a_server_with_files_of_root_runs_as_root(world: World, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -241,7 +242,7 @@ def test_a_server_with_files_of_root_runs_as_root(world: World, tmp_path: Path) 
     assert [as_root(), as_root(other), as_root(world.project), as_root(other, world.project)] == [0, 0, 1, 1]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give users away")
+@as_root
 def test_a_server_with_a_program_that_is_closed_to_others_runs_as_root(world: World) -> None:
     program = _write_program(world.home / "tools/bin/server", "#!/bin/sh\n")
     launch = world.resolve(command=[str(program)], runtime="bwrap")

@@ -308,6 +308,9 @@ class DaemonConfig(Table):
     max_message: Size = Field(
         default=64 << 20, ge=1024, description="The longest message that passes; a longer one costs one error."
     )
+    write_timeout: Duration = Field(
+        default=30.0, gt=0, description="How long a server may leave its stdin unread before it is ended."
+    )
     client_buffer: Size = Field(
         default=4 << 20, ge=1024, description="How much may wait for a host that does not read; more is lost."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import tomli_w
 from tests.e2e.sdk import sdk_host, text_of_call
 from tests.kit.bounded import bounded
 from tests.kit.daemon import PYTHON, Daemon, daemon
+from tests.kit.required import as_root
 
 pytestmark = [pytest.mark.bwrap, pytest.mark.slow]
 
@@ -119,7 +119,7 @@ async def test_a_server_that_takes_too_much_memory_is_ended_and_the_limit_named(
         assert "memory limit 128M" in (await d.server("s"))["last_error"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give users away")
+@as_root
 @pytest.mark.parametrize("mounted", [False, True])
 @bounded(90)
 async def test_a_server_of_root_is_nobody_unless_it_is_given_files_of_root(mounted: bool, tmp_path: Path) -> None:

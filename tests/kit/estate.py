@@ -29,6 +29,7 @@ from supervisord_mcp.pipes import close_quietly
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.protocol.hello import Hello
 from supervisord_mcp.reception import Reception
+from supervisord_mcp.runtimes.base import Runtime
 from supervisord_mcp.server import ManagedServer, Surroundings
 from supervisord_mcp.supervisor import Supervisor
 from tests.kit import probe
@@ -234,6 +235,8 @@ class Estate:
         servers: Mapping[str, Any],
         daemon: Mapping[str, Any],
         environ: Mapping[str, str],
+        *,
+        runtimes: Mapping[str, Runtime] | None = None,
     ) -> None:
         self.home = home
         self.tasks = tasks
@@ -246,7 +249,7 @@ class Estate:
         self.logs = ServerLogs(self.paths.log_dir)
         around = Surroundings(tasks, self.observers, Catalogues(self.paths.catalogue_dir))
         self.config = self.configured(servers, daemon)
-        self.launcher = Launcher(self.paths, self.environ, f"{self.marker}:", ())
+        self.launcher = Launcher(self.paths, self.environ, f"{self.marker}:", (), runtimes)
         self.logs.configure(self.config)
         self.supervisor = Supervisor(self.config, self.launcher, around, self.logs)
         self.reception = Reception(self.supervisor, self.paths.sessions_dir, self.observers)
@@ -403,10 +406,11 @@ async def estate(
     servers: Mapping[str, Any] | None = None,
     daemon: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
+    runtimes: Mapping[str, Runtime] | None = None,
 ) -> AsyncIterator[Estate]:
     """An estate with these servers; afterwards nothing of it may be left."""
     async with anyio.create_task_group() as tasks:
-        one = Estate(home, tasks, servers or {}, daemon or {}, environ or {})
+        one = Estate(home, tasks, servers or {}, daemon or {}, environ or {}, runtimes=runtimes)
         try:
             yield one
         except BaseException:

@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from supervisord_mcp.catalogues import Catalogues
+from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.policy.lifecycle import Policy
@@ -177,6 +178,7 @@ class Workshop:
         policy: Policy = QUICK,
         idle_timeout: float | None = None,
         relay: bool = False,
+        write_timeout: float = 30.0,
         spawn: Callable[[Spawning], Awaitable[Child]] | None = None,
     ) -> ManagedServer:
         """Make an instance whose first, second … child has these switches; the last ones stay."""
@@ -191,7 +193,7 @@ class Workshop:
             policy=policy,
             relay=relay,
             idle_timeout=idle_timeout,
-            max_message=MIB,
+            bounds=Bounds(MIB, policy.stop_grace, write_timeout),
             isolation="none",
             spawn=spawn or launch,
         )

@@ -155,7 +155,7 @@ async def test_files_that_a_server_looked_for_in_vain_are_told(tmp_path: Path, m
     # Every sandbox has a /tmp of its own, so nothing is missed there.
     with tempfile.TemporaryDirectory(prefix="smcp-test-", dir="/var/tmp") as place:
         for name in ("there", "other"):
-            Path(place, name).touch()
+            os.mknod(f"{place}/{name}")
         text = _LOOKING.format(there=f"{place}/there", other=f"{place}/other")
         spec = replace(python(text), seccomp=Policy(audit=True))
         async with running(make(tmp_path / "private", told.append), spec) as child:
