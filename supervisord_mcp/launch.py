@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from supervisord_mcp.config.load import Origin
-from supervisord_mcp.config.models import Reach, ServerConfig
+from supervisord_mcp.config.document import Origin
+from supervisord_mcp.config.models import Reach, ServerConfig, SystemCalls
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
 from supervisord_mcp.config.variables import Variables
 from supervisord_mcp.egress.rules import Egress, parse_rules
-from supervisord_mcp.errors import LaunchError
+from supervisord_mcp.errors import ConfigError, LaunchError, Problem
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.packages.installer import Installed, Packages, Surroundings
 from supervisord_mcp.packages.requests import recognise
@@ -37,6 +37,7 @@ from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
 from supervisord_mcp.runtimes.limits import Limits
 from supervisord_mcp.runtimes.roots import runtime_roots
 from supervisord_mcp.runtimes.search import find_command, search_path
+from supervisord_mcp.runtimes.seccomp import Family, Policy
 from supervisord_mcp.shim import home_directory
 
 
@@ -153,6 +154,11 @@ class Launcher:
         self.origins: Mapping[str, Origin] = {}
         self._runtimes = runtimes or make_runtimes(paths.private_dir)
 
+    def beyond(self, name: str) -> tuple[str, ...]:
+        """Return the keys with which the entry of a server grants more than its profile."""
+        origin = self.origins.get(name)
+        return () if origin is None else origin.beyond
+
     def isolation(self, config: ServerConfig) -> str:
         """Return what the runtime of a server gives."""
         return self._runtimes[config.runtime].isolation
@@ -163,12 +169,17 @@ class Launcher:
         A command that is not there is no such error: `Launch.start` says so, and finds it once it is installed.
         """
         variables = Variables({**self._environ, **facts.environ}, facts.project, self._home)
-        done = resolve(name, config, variables, self.origins.get(name) or Origin(Path(self._config_file), None))
+        origin = self.origins.get(name) or Origin(Path(self._config_file), None)
+        done = resolve(name, config, variables, origin)
         machine = Machine(self._environ, self._home, search_path(self._path, self._environ, self._home), self._own)
         runtime = self._runtimes[config.runtime]
         program = machine.find_or_none(done.argv[0])
         argv = done.argv if program is None or recognise(done.argv) else (program, *done.argv[1:])
-        mounts = tuple(Mount(path, access) for path, access in done.mounts)
+        mounts = tuple(
+            Mount(path, access)
+            for (path, access), written in zip(done.mounts, config.mounts, strict=True)
+            if not written.optional or os.path.lexists(path)
+        )
         spec = LaunchSpec(
             name=name,
             argv=argv,
@@ -176,6 +187,7 @@ class Launcher:
             env=_environment(done, machine, program, runtime),
             mounts=mounts,
             network=_network(config),
+            seccomp=_policy(name, config.seccomp, origin),
             limits=Limits(**config.limits.model_dump()),
             as_root=os.geteuid() == 0 and any(map(_is_of_root, mounts)),
         )
@@ -238,6 +250,16 @@ def _network(config: ServerConfig) -> Network | Egress:
             return Egress(parse_rules([config.network]))
 
 
+def _policy(name: str, calls: SystemCalls, origin: Origin) -> Policy:
+    """Return the policy for system calls. Raise `ConfigError` for one that Linux does not have."""
+    families: frozenset[Family] = frozenset(calls.families) | ({"unix"} if calls.unix else frozenset())
+    try:
+        return Policy(families, calls.userns, calls.ptrace, frozenset(calls.deny))
+    except ValueError as error:
+        key = f"servers.{name}.seccomp.deny"
+        raise ConfigError((Problem(str(origin.file), origin.line, key, str(error)),)) from None
+
+
 def _is_of_root(mount: Mount) -> bool:
     try:
         return os.stat(mount.path).st_uid == 0
@@ -265,6 +287,8 @@ def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Re
         mounts=tuple((mount.path, mount.target or mount.path, mount.access) for mount in spec.mounts),
         limits=tuple(config.limits.model_dump().items()),
         as_root=spec.as_root,
+        profile=config.profile,
+        seccomp=spec.seccomp.words,
     )
 
 

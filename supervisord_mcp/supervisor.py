@@ -430,7 +430,8 @@ class Supervisor:
         return tuple(self._server_status(name, config) for name, config in sorted(self.config.servers.items()))
 
     def _server_status(self, name: str, config: ServerConfig) -> ServerStatus:
-        known = reports.Known(self._launcher.isolation(config), self._hold(name), self.catalogue_of(name))
+        isolation, beyond = self._launcher.isolation(config), self._launcher.beyond(name)
+        known = reports.Known(isolation, beyond, self._hold(name), self.catalogue_of(name))
         mine = [(one.instance, one.launch) for key, one in self._housed.items() if key.server == name]
         return reports.server_status(name, config, known, mine)
 

@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from supervisord_mcp.config.document import parse_document
 from supervisord_mcp.config.files import locked, read_file, replace_file
-from supervisord_mcp.config.load import Loaded, config_files, load, parse_document
+from supervisord_mcp.config.load import Loaded, config_files, load
 from supervisord_mcp.config.naming import wrapped_name
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.rewrite import cut_server, put_server

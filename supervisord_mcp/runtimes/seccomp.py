@@ -103,6 +103,12 @@ class Policy:
             if name not in _PARTS and not syscalls.known(name):
                 raise ValueError(f"{name}: Linux has no such system call")
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The policy in words of a configuration, the same for equal ones."""
+        switches = [name for name in ("userns", "ptrace", "audit") if getattr(self, name)]
+        return (*sorted(self.families), *switches, *(f"-{name}" for name in sorted(self.deny)))
+
 
 #: What a server may do whose profile says nothing about it.
 BASE = Policy()

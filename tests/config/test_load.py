@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisord_mcp.config import load as module
-from supervisord_mcp.config.load import Origin, load, parse_document, watched_directories
+from supervisord_mcp.config import document
+from supervisord_mcp.config.document import Origin, parse_document
+from supervisord_mcp.config.load import load, watched_directories
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.errors import ConfigError
@@ -148,13 +149,14 @@ def test_a_file_without_permission(paths: Paths, monkeypatch: pytest.MonkeyPatch
 
     # The tests may run as root, who may read everything.
     write(paths, SERVER % "a")
-    monkeypatch.setattr(module, "read_file", refuse)
+    monkeypatch.setattr(document, "read_file", refuse)
     assert faults(paths) == ["config.toml: cannot be read: Permission denied"]
 
 
 def test_a_file_that_vanishes_while_it_is_read_is_missing(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     write(paths, SERVER % "a")
-    monkeypatch.setattr(os, "listdir", lambda _: ["gone.toml"])
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: ["gone.toml"] if path == paths.conf_dir else listdir(path))
     assert list(load(paths).config.servers) == ["a"]
 
 
