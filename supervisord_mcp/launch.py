@@ -93,17 +93,7 @@ class Launch:
         marker = f"{self.marker}{self.spec.name}:{uuid.uuid4().hex}"
         installed = None
         if (request := recognise(self.spec.argv)) is not None:
-            around = Surroundings(
-                runtime=self.runtime,
-                find=self.machine.find_or_none,
-                path=":".join(self.machine.path),
-                home=self.machine.home,
-                environ={**self.machine.environ, **dict(self.spec.env)},
-                marker=marker,
-                installing=installing,
-                progress=progress,
-            )
-            installed = await self.packages.provide(request, around)
+            installed = await self.packages.provide(request, self._around(marker, installing, progress))
         return await self.runtime.launch(replace(self.prepared(installed), marker=marker))
 
     def prepared(self, installed: Installed | None = None) -> LaunchSpec:
@@ -124,9 +114,33 @@ class Launch:
         as_root = spec.as_root or (os.geteuid() == 0 and any(map(_is_closed, roots)))
         return replace(spec, read_only=roots, as_root=as_root)
 
+    def complete(self) -> LaunchSpec:
+        """Return what is launched, as far as it is known without installing. Raise `LaunchError` where it is not."""
+        installed = None
+        if (request := recognise(self.spec.argv)) is not None:
+            installed = self.packages.installed(request, self._around("", lambda: None, lambda _: None))
+            if installed is None:
+                raise LaunchError(
+                    f"{request.shown} is not installed yet",
+                    remedy=f"It is before the first start: smcp start {self.spec.name}",
+                )
+        return self.prepared(installed)
+
     def explain(self) -> str:
         """Return a command line that a person can paste to start the same child; secrets are not in it."""
-        return self.runtime.explain(self.prepared())
+        return self.runtime.explain(self.complete())
+
+    def _around(self, marker: str, installing: Callable[[], None], progress: Callable[[str], None]) -> Surroundings:
+        return Surroundings(
+            runtime=self.runtime,
+            find=self.machine.find_or_none,
+            path=":".join(self.machine.path),
+            home=self.machine.home,
+            environ={**self.machine.environ, **dict(self.spec.env)},
+            marker=marker,
+            installing=installing,
+            progress=progress,
+        )
 
 
 class Launcher:

@@ -22,7 +22,8 @@ from supervisord_mcp.config.files import link_directories
 from supervisord_mcp.config.granting import Granted, granted
 from supervisord_mcp.config.models import Config, DaemonConfig, ServerConfig
 from supervisord_mcp.config.paths import Paths
-from supervisord_mcp.config.profiles import Profiles, find_profiles, profile_directories
+from supervisord_mcp.config.profile_files import profile_directories
+from supervisord_mcp.config.profiles import Profiles, find_profiles
 from supervisord_mcp.config.source import KeyPath
 from supervisord_mcp.errors import ConfigError, Problem, SmcpError, UsageError
 

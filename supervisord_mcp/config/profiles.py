@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +18,12 @@ from supervisord_mcp.config.document import Document, read_document
 from supervisord_mcp.config.extending import extended, not_named
 from supervisord_mcp.config.faults import faults
 from supervisord_mcp.config.fields import SERVER_NAME
-from supervisord_mcp.config.files import link_directories
 from supervisord_mcp.config.lint import risks
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.profile import Profile
+from supervisord_mcp.config.profile_files import names_in, profiles_directory
 from supervisord_mcp.config.source import KeyPath
-from supervisord_mcp.errors import ConfigError, Problem, SmcpError, UsageError
+from supervisord_mcp.errors import ConfigError, Problem, UsageError
 from supervisord_mcp.shim import home_directory
 
 #: Longer chains are nobody's intention.
@@ -59,31 +59,9 @@ class Effective:
         return next(said, self.own).document.problem(path, message)
 
 
-def profiles_directory(package: Path = Path(__file__).parents[1]) -> Path:
-    """Given the directory of the package, return the directory of the shipped profiles.
-
-    Raise `SmcpError` if the installation has none.
-    """
-    # A checkout comes second: it must not win over an installed package that lies in a directory with other "profiles".
-    for place in (package / "profiles", package.parent / "profiles"):
-        if (place / "README.md").is_file():
-            return place
-    raise SmcpError(
-        f"the shipped profiles are missing: neither {package / 'profiles'} nor {package.parent / 'profiles'} has them",
-        remedy="install mcp-supervisord again",
-    )
-
-
 def find_profiles(paths: Paths, environ: Mapping[str, str] = os.environ) -> Profiles:
     """Return the profiles of a user. Raise `SmcpError` if the shipped ones are missing."""
     return Profiles(paths.profiles_dir, profiles_directory(), home_directory(environ, os.getuid()))
-
-
-def profile_directories(paths: Paths) -> tuple[Path, ...]:
-    """Return every directory in which a change can change a profile of the person."""
-    names = sorted(_names_in(paths.profiles_dir))
-    files = [paths.profiles_dir / f"{name}.toml" for name in (*names, "any")]
-    return tuple(dict.fromkeys(directory for file in files for directory in link_directories(file)))
 
 
 class Profiles:
@@ -103,18 +81,18 @@ class Profiles:
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all profiles, faulty ones too."""
-        return tuple(sorted(_names_in(self._own) | _names_in(self._shipped)))
+        return tuple(sorted(names_in(self._own) | names_in(self._shipped)))
 
     def file(self, name: str) -> Path:
         """Return the file of a profile. Raise `UsageError`, with the nearest name, where there is none."""
         for directory in (self._own, self._shipped):
-            if name in _names_in(directory):
+            if name in names_in(directory):
                 return directory / f"{name}.toml"
         raise UsageError(self.unknown(name), remedy="smcp profile list shows them all")
 
     def hides(self, name: str) -> bool:
         """Return whether a profile of the person takes the place of a shipped one."""
-        return name in _names_in(self._own) & _names_in(self._shipped)
+        return name in names_in(self._own) & names_in(self._shipped)
 
     def unknown(self, name: str) -> str:
         """Return the words for a profile that does not exist."""
@@ -167,7 +145,7 @@ class Profiles:
         """Return the profile that another one extends."""
         hidden = child.shipped or name == child.name  # what it hides itself, it still can extend
         for directory in (self._shipped,) if hidden else (self._own, self._shipped):
-            if name in _names_in(directory):
+            if name in names_in(directory):
                 return self._definition(name, shipped=directory == self._shipped)
         what = f"it extends itself, and no '{name}' is shipped" if name == child.name else self.unknown(name)
         raise ConfigError((child.document.problem(("extends",), what),))
@@ -195,15 +173,3 @@ def _defined(name: str, file: Path, *, shipped: bool) -> Definition:
     if problems:
         raise ConfigError(tuple(problems))
     return Definition(name, shipped, document, profile)
-
-
-def _names_in(directory: Path) -> frozenset[str]:
-    return frozenset(_listed(directory))
-
-
-def _listed(directory: Path) -> Iterator[str]:
-    try:
-        files = os.listdir(directory)
-    except OSError:
-        return  # not there, or not readable: there is nothing to be found in it
-    yield from (name.removesuffix(".toml") for name in files if name.endswith(".toml") and not name.startswith("."))

@@ -16,7 +16,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "endpoint", "facts"}),
     frozenset({"packages", "catalogues", "logs", "journal", "metrics", "reasons", "examination", "probes"}),
     frozenset({"doctor", "launch", "session", "conduit", "remarks"}),
-    frozenset({"server"}),
+    frozenset({"server", "explanation"}),
     frozenset({"reports"}),
     frozenset({"supervisor"}),
     frozenset({"caller", "listener", "http", "reloader", "inspector"}),

@@ -9,20 +9,15 @@ from typing import Any
 import pytest
 
 from supervisord_mcp.config.models import Limits, ServerConfig, SystemCalls
-from supervisord_mcp.config.profiles import Profiles, find_profiles, profile_directories, profiles_directory
-from supervisord_mcp.errors import ConfigError, SmcpError, UsageError
+from supervisord_mcp.config.profile_files import profiles_directory
+from supervisord_mcp.config.profiles import Profiles, find_profiles
+from supervisord_mcp.errors import ConfigError, UsageError
 from tests.config.places import paths_in
 
 SHIPPED = (
     *("browser", "database", "default", "devel", "docker-socket", "fetch", "files-ro", "files-rw", "git"),
     *("node", "node-net", "python", "python-net", "strict"),
 )
-
-
-def put(directory: Path) -> Path:
-    directory.mkdir(parents=True)
-    (directory / "README.md").touch()
-    return directory
 
 
 class Shelf:
@@ -59,28 +54,6 @@ def shelf(tmp_path: Path) -> Shelf:
     return Shelf(tmp_path)
 
 
-def test_a_wheel_carries_them_inside_the_package(tmp_path: Path) -> None:
-    inside = put(tmp_path / "site" / "supervisord_mcp" / "profiles")
-    put(tmp_path / "site" / "profiles")
-    assert profiles_directory(tmp_path / "site" / "supervisord_mcp") == inside
-
-
-def test_a_checkout_has_them_beside_the_package(tmp_path: Path) -> None:
-    beside = put(tmp_path / "profiles")
-    assert profiles_directory(tmp_path / "supervisord_mcp") == beside
-
-
-def test_none_is_an_error_that_names_the_places(tmp_path: Path) -> None:
-    with pytest.raises(SmcpError, match="profiles are missing") as caught:
-        profiles_directory(tmp_path / "supervisord_mcp")
-    assert str(tmp_path / "supervisord_mcp" / "profiles") in caught.value.message
-    assert "install" in caught.value.remedy
-
-
-def test_this_installation_has_them() -> None:
-    assert (profiles_directory() / "README.md").is_file()
-
-
 # Which there are
 
 
@@ -113,15 +86,6 @@ def test_an_unknown_one_gets_the_nearest_name(shelf: Shelf) -> None:
 def test_the_directory_of_a_person_need_not_be_there(tmp_path: Path) -> None:
     paths = paths_in(tmp_path)
     assert find_profiles(paths, {}).names() == SHIPPED
-    assert profile_directories(paths) == (tmp_path.parent,) or profile_directories(paths) == (tmp_path,)
-
-
-def test_the_directories_of_links_are_known(tmp_path: Path) -> None:
-    paths = paths_in(tmp_path)
-    (tmp_path / "dotfiles").mkdir()
-    paths.profiles_dir.mkdir(parents=True)
-    (paths.profiles_dir / "a.toml").symlink_to(tmp_path / "dotfiles" / "a.toml")
-    assert set(profile_directories(paths)) == {paths.profiles_dir, tmp_path / "dotfiles"}
 
 
 # What they come to
