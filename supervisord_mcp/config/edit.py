@@ -105,7 +105,8 @@ def _wrapped_entry(
             table: dict[str, Any] = dict(
                 parse_document(paths.wrapped_file, read_file(paths.wrapped_file)).data["servers"][name]
             )
-            table["inherit"] = list(dict.fromkeys([*server.inherit, *settings.get("inherit", ())]))
+            # Its own words: what its profile passes on is not to be written down here.
+            table["inherit"] = list(dict.fromkeys([*table.get("inherit", ()), *settings.get("inherit", ())]))
             return name, table
     base, number = wrapped_name(command), 1
     name = base

@@ -176,6 +176,11 @@ def test_completion(home: Path) -> None:
     assert complete(home, "smcp stop git ti") == ["time"]
     assert complete(home, "smcp logs ") == ["git", "github", "time"]
     assert complete(home, "smcp config sh") == ["show"]
+    assert complete(home, "smcp explain gi") == ["git", "github"]
+    (home / "config" / "profiles").mkdir()
+    (home / "config" / "profiles" / "node-mine.toml").write_text("[")
+    assert complete(home, "smcp profile show node") == ["node", "node-mine", "node-net"]
+    assert complete(home, "smcp add x --profile node-n") == ["node-net"]
 
 
 def test_completion_script(home: Path) -> None:
