@@ -58,15 +58,15 @@ def explanation(launch: Launch, config: ServerConfig, effective: Effective) -> E
         line = launch.runtime.explain(spec)
     except SmcpError as error:
         obstacle = str(error)
-    bare = launch.isolation == "none"
+    bare, policy = launch.isolation == "none", launch.runtime.policy(spec)
     sections = (
         Section("profile", tuple(_profile(config, effective, launch.machine.home))),
-        Section("files", _NO_RULES if bare else tuple(_files(spec))),
+        Section("files", _NO_RULES if bare else tuple(_files(spec, launch))),
         Section("network", _NO_RULES if bare else tuple(_network(spec))),
         Section("environment", tuple(_environment(spec, config))),
-        Section("system calls", _NO_RULES if bare else describe(spec.seccomp)),
-        Section("limits", tuple(_limits(spec, places=not bare))),
-        Section("user", tuple(_user(spec, bare=bare))),
+        Section("system calls", _NO_RULES if policy is None else describe(policy)),
+        Section("limits", tuple(_limits(spec, places=launch.isolation == "sandbox"))),
+        Section("user", tuple(_user(spec, launch))),
         Section("not covered", tuple(_not_covered(spec, launch))),
     )
     return Explanation(
@@ -76,7 +76,7 @@ def explanation(launch: Launch, config: ServerConfig, effective: Effective) -> E
         isolation=launch.isolation,
         scope=launch.scope,
         sections=sections,
-        filter=() if bare else filter_lines(spec.seccomp),
+        filter=() if policy is None else filter_lines(policy),
         command_line=line,
         obstacle=obstacle,
     )
@@ -100,13 +100,18 @@ def _profile(config: ServerConfig, effective: Effective, home: str) -> Iterator[
             yield f"careful: {risk}"
 
 
-def _files(spec: LaunchSpec) -> Iterator[str]:
+def _files(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
     yield f"read only: {', '.join(path for path in sandbox.SYSTEM if os.path.isdir(path))} and public parts of /etc"
     if spec.read_only:
         yield f"read only, because the command needs it: {', '.join(spec.read_only)}"
     for mount in spec.mounts:
         place = f" as {mount.target}" if mount.target not in (None, mount.path) else ""
         yield f"{'read and write' if mount.access == 'rw' else 'read only'}: {mount.path}{place}"
+    if launch.isolation == "reduced":
+        yield "private, empty at every start and gone at the end: places named by HOME and TMPDIR"
+        yield f"working directory: {spec.cwd or 'its HOME'}"
+        yield "nothing else can be read or written; that it is there can be seen"
+        return
     yield f"private, empty at every start and gone at the end: {sandbox.HOME} (its HOME), /tmp, /dev/shm, /run"
     yield f"working directory: {spec.cwd or sandbox.HOME}"
     yield "nothing else is there"
@@ -144,17 +149,17 @@ def _limits(spec: LaunchSpec, *, places: bool) -> Iterator[str]:
         yield "cpu by control groups only"
 
 
-def _user(spec: LaunchSpec, *, bare: bool) -> Iterator[str]:
+def _user(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
     root = os.geteuid() == 0
-    if bare:
+    if launch.isolation == "none":
         yield f"the user of the daemon ({os.geteuid()}), with all rights"
     elif root and spec.as_root:
         yield "root, because it is given files of root, or needs some; without any capability"
     elif root:
         yield "one of its own from daemon.uids, or root where that is off; without any capability"
     else:
-        yield f"your own ({os.geteuid()}), shown to it as 1000; without any capability"
-    if not bare:
+        yield f"your own ({os.geteuid()}); without any capability"
+    if launch.isolation == "sandbox":
         yield "sees no process but its own; has its own host name and IPC"
 
 
@@ -163,6 +168,7 @@ def _not_covered(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
         yield "everything: the server may do what you may do"
         return
     yield "faults of the kernel, which it shares"
+    yield from launch.runtime.uncovered(spec)
     if any(mount.access == "rw" for mount in spec.mounts):
         yield "how much it writes where it may write, and what others do with that later"
     if spec.network == "host":

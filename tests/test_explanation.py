@@ -164,8 +164,18 @@ def test_users(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1234)
         return lines(world.explain('command = "no-such-program"'), "user")[0]
 
-    assert first(root=False) == "your own (1234), shown to it as 1000; without any capability"
+    assert first(root=False) == "your own (1234); without any capability"
     assert first(root=True).startswith("one of its own from daemon.uids")
     (world.project / "x").mkdir()
     entry: Any = 'command = "no-such-program"\nmounts = [{ path = "/usr/share" }]'
     assert lines(world.explain(entry), "user")[0].startswith("root, because it is given files of root")
+
+
+def test_landlock_holds_less_back_and_says_so(world: World) -> None:
+    found = world.explain('runtime = "landlock"\nprofile = "node"\nnetwork = "host"')
+    assert found.isolation == "reduced"
+    assert 'the entry grants more: runtime: "landlock" isolates less than "bwrap"' in lines(found, "profile")
+    assert lines(found, "files")[-1] == "nothing else can be read or written; that it is there can be seen"
+    assert "shmget: EPERM" in found.filter
+    assert any("sees that files and directories exist" in line for line in lines(found, "not covered"))
+    assert not any("tmp" in line for line in lines(found, "limits"))

@@ -39,7 +39,7 @@ def explain(
     config = loaded.config.servers.get(name)
     if config is None:
         raise UnknownServerError(f"no server is called {name!r}", remedy="smcp list shows the configured ones")
-    runtimes = make_runtimes(uids=loaded.config.daemon.uids)
+    runtimes = make_runtimes(places.private_dir, uids=loaded.config.daemon.uids)
     launcher = Launcher(places, os.environ, "", loaded.config.daemon.path, runtimes)
     launcher.origins = loaded.origins
     facts = Facts(name, project=project_root(project), environ=os.environ)

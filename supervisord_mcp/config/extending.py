@@ -20,6 +20,8 @@ from supervisord_mcp.egress.rules import Kind, Rule, parse_rules
 #: The tables that are replaced key by key.
 TABLES = ("limits", "seccomp", "env")
 
+#: From the one that isolates most.
+_RUNTIMES: tuple[RuntimeName, ...] = get_args(RuntimeName)
 _SCOPES: tuple[Scope, ...] = ("session", "project", "auto", "global")
 _NETWORKS = ("none", "loopback")
 _ACCESS = ("ro", "rw")
@@ -85,8 +87,8 @@ def laid_over(below: Any, own: Any) -> dict[str, Any]:
 
 def loosened(parent: Grants, child: Grants) -> Iterator[tuple[KeyPath, str]]:
     """Yield every key with which a child grants more than its parent, and in which way."""
-    if parent.runtime != child.runtime and child.runtime == "bare":
-        yield ("runtime",), '"bare" isolates nothing'
+    if _RUNTIMES.index(child.runtime) > _RUNTIMES.index(parent.runtime):
+        yield ("runtime",), f'"{child.runtime}" isolates less than "{parent.runtime}"'
     if not _is_within(child.network, parent.network):
         yield ("network",), f"{network_text(child.network)} is more than {network_text(parent.network)}"
     for number, mount in enumerate(child.mounts):

@@ -54,6 +54,7 @@ def test_lists_are_replaced_as_a_whole() -> None:
 
 TIGHTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"runtime": "bare"}, {"runtime": "bwrap"}),
+    ({"runtime": "bare"}, {"runtime": "landlock"}),
     ({"network": "host"}, {"network": "internet"}),
     ({"network": "host"}, {"network": {"allow": ["host-loopback:80", "10.0.0.1:1"], "private": True}}),
     ({"network": "internet"}, {"network": {"allow": ["a.example:443", "*.b.example:80", "8.8.8.8:53"]}}),
@@ -81,6 +82,7 @@ TIGHTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 LOOSER: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"runtime": "bare", "network": "none"}, "runtime"),
+    ({}, {"runtime": "landlock"}, "runtime"),
     ({}, {"network": "loopback"}, "network"),
     ({"network": "loopback"}, {"network": {"allow": ["a.example:1"]}}, "network"),
     ({"network": "internet"}, {"network": "host"}, "network"),

@@ -91,6 +91,15 @@ class LandlockRuntime(Runtime):
         lines += [f"# {_words(rights)}: {path}" for path, rights in _granted(spec, None)]
         return "\n".join(lines)
 
+    def policy(self, spec: LaunchSpec) -> seccomp.Policy | None:
+        """Return which system calls a child may make: those of its spec without what only namespaces make harmless."""
+        return _policy(spec)
+
+    def uncovered(self, spec: LaunchSpec) -> tuple[str, ...]:
+        """Return what the kernel's version of Landlock does not hold a child back from."""
+        own_user = self._identities is not None
+        return abi.uncovered(ruleset.version(), network=spec.network == "host", own_user=own_user)
+
     def available(self) -> Available:
         """Return the means for limits that there are without a namespace."""
         return means(self._groups)
@@ -115,7 +124,7 @@ class LandlockRuntime(Runtime):
         child.attach(places)
         if auditor is not None:
             child.attach(auditor)
-        child.uncovered = self._uncovered(spec)
+        child.uncovered = self.uncovered(spec)
         child.user = "" if identity is None else str(identity.uid)
         try:
             with anyio.fail_after(_START_SECONDS):
@@ -153,10 +162,6 @@ class LandlockRuntime(Runtime):
                 remedy="Check that every mount exists; smcp doctor tells what this kernel can do.",
             ) from error
         return ProcessChild(spawned, spec.marker)
-
-    def _uncovered(self, spec: LaunchSpec) -> tuple[str, ...]:
-        own_user = self._identities is not None
-        return abi.uncovered(ruleset.version(), network=spec.network == "host", own_user=own_user)
 
     def _auditor(self, spec: LaunchSpec) -> Auditor | None:
         if not spec.seccomp.audit:
