@@ -34,6 +34,7 @@ from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
 from supervisord_mcp.runtimes import cgroup, orphans, tree
+from supervisord_mcp.runtimes.audit import Denial
 from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.landlock import places
 from supervisord_mcp.runtimes.process import secure_standard_fds
@@ -116,7 +117,8 @@ class Daemon:
         # What servers of a daemon that was killed had for themselves; they are gone now.
         await anyio.to_thread.run_sync(places.remove, str(self._paths.private_dir))
         groups = await anyio.to_thread.run_sync(cgroup.prepare)
-        self._runtimes = make_runtimes(self._paths.private_dir, groups, self._config.daemon.uids, self._note_contact)
+        uids = self._config.daemon.uids
+        self._runtimes = make_runtimes(self._paths.private_dir, groups, uids, self._note_contact, self._note_denial)
         try:
             await self._serve(endpoint)
         finally:
@@ -259,6 +261,15 @@ class Daemon:
         self._logs[contact.server].write("smcp", f"egress {contact.outcome} {target}: {contact.reason}{left_out}")
         data = {"host": contact.host, "port": contact.port, "outcome": contact.outcome, "cause": contact.reason}
         self._observers.publish(Event("egress", contact.server, data))
+
+    def _note_denial(self, denial: Denial) -> None:
+        """Tell what an audited server asked of the kernel in vain."""
+        if denial.server not in self._config.servers:
+            return
+        times = f", {denial.count} times by now" if denial.count > 1 else ""
+        self._logs[denial.server].write("smcp", f"system call {denial.call} refused: {denial.answer}{times}")
+        data = {"call": denial.call, "answer": denial.answer, "count": denial.count}
+        self._observers.publish(Event("syscall-refused", denial.server, data))
 
     # Watching itself
 

@@ -26,6 +26,7 @@ from supervisord_mcp.packages.installer import Installed, Packages, Surroundings
 from supervisord_mcp.packages.requests import recognise
 from supervisord_mcp.policy.sharing import Resolved, Scope, digest, effective_scope
 from supervisord_mcp.runtimes import sandbox
+from supervisord_mcp.runtimes.audit import Report, ignore
 from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.base import Child, LaunchSpec, Mount, Network, Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
@@ -237,19 +238,20 @@ def make_runtimes(
     groups: Groups | None = None,
     uids: range | None = None,
     report: Callable[[Contact], None] | None = None,
+    denied: Report = ignore,
 ) -> dict[str, Runtime]:
     """Return every runtime by its name in the configuration.
 
     ``private`` is where a runtime without mounts makes what a server has for itself. ``groups`` are the cgroups of the
     daemon, ``uids`` the users that servers of a daemon run by root have, and ``report`` is told of what sandboxes with
-    rules reach, and do not.
+    rules reach, and do not; ``denied`` is told what servers are refused whose policy for system calls wants that.
     """
     identities = None if uids is None else Identities(uids.start, len(uids))
     around = EgressSurroundings() if report is None else EgressSurroundings(report=report)
     made: tuple[Runtime, ...] = (
         BareRuntime(groups),
-        BwrapRuntime(None, groups, identities, around),
-        LandlockRuntime(str(private), groups, identities),
+        BwrapRuntime(None, groups, identities, around, denied),
+        LandlockRuntime(str(private), groups, identities, denied),
     )
     return {runtime.name: runtime for runtime in made}
 
@@ -268,7 +270,7 @@ def _policy(name: str, calls: SystemCalls, origin: Origin) -> Policy:
     """Return the policy for system calls. Raise `ConfigError` for one that Linux does not have."""
     families: frozenset[Family] = frozenset(calls.families) | ({"unix"} if calls.unix else frozenset())
     try:
-        return Policy(families, calls.userns, calls.ptrace, frozenset(calls.deny))
+        return Policy(families, calls.userns, calls.ptrace, frozenset(calls.deny), calls.audit)
     except ValueError as error:
         key = f"servers.{name}.seccomp.deny"
         raise ConfigError((Problem(str(origin.file), origin.line, key, str(error)),)) from None

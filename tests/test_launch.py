@@ -315,9 +315,10 @@ def _command_line(entry: Any) -> bytes:
 
 
 def test_system_calls_are_those_of_the_entry_and_part_of_the_digest(world: World) -> None:
-    calls = {"families": ["inet"], "unix": True, "userns": True, "deny": ["kcmp", "prctl(PR_SET_MM)"]}
+    calls = {"families": ["inet"], "unix": True, "userns": True, "deny": ["kcmp", "prctl(PR_SET_MM)"], "audit": True}
     launch = world.resolve(command=["sh"], runtime="bwrap", seccomp=calls)
-    policy = Policy(frozenset({"inet", "unix"}), userns=True, deny=frozenset({"kcmp", "prctl(PR_SET_MM)"}))
+    denied = frozenset({"kcmp", "prctl(PR_SET_MM)"})
+    policy = Policy(frozenset({"inet", "unix"}), userns=True, deny=denied, audit=True)
     assert launch.spec.seccomp == policy
     plain = world.resolve(command=["sh"], runtime="bwrap")
     assert plain.spec.seccomp == Policy()

@@ -191,6 +191,10 @@ class SystemCalls(Table):
         description="System calls that are refused as well, or `prctl(PR_SET_MM)`.",
         examples=[["memfd_create"]],
     )
+    audit: StrictBool = Field(
+        default=False,
+        description="Whether `smcp logs NAME` names each system call that is refused; that takes some time.",
+    )
 
 
 class ServerConfig(Table):

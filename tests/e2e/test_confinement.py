@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,6 +104,19 @@ async def test_a_server_reaches_what_its_rules_name_and_nothing_else() -> None:
             assert f"egress refused host-loopback:{other}: port {other} is not in its rules" in log
             # The program that makes listeners is kept for a next sandbox; the end of the daemon is its end too.
             assert await d.terminate() == 0
+
+
+@bounded(90)
+async def test_what_an_audited_server_is_refused_is_in_its_log() -> None:
+    async with daemon(start=False) as d:
+        configure(d, profile="node", seccomp={"audit": True})
+        await d.start()
+        async with sdk_host(d, "s") as session:
+            namespace = "__import__('ctypes').CDLL(None).unshare(0x10000000)"
+            assert await text_of_call(session, "evaluate", text=namespace) == "-1"
+            while "system call unshare refused: EPERM" not in d.logs():
+                await asyncio.sleep(0.02)
+        assert (await d.server("s"))["profile"] == "node"
 
 
 @bounded(90)
