@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -75,6 +76,11 @@ class Shop:
         self.paths = paths_in(folder / "smcp")
         self.paths.config_dir.mkdir(parents=True)
         self.marker = f"t-{folder}/"
+
+    def repository(self) -> None:
+        """Make the project a repository of git with a file that it does not know yet."""
+        subprocess.run(["git", "init", "-q", str(self.project)], check=True, capture_output=True)
+        (self.project / "file").write_text("x")
 
     async def run(self, profile: str, *command: str, **entry: Any) -> list[str]:
         """Return the lines that a command writes to stdout under a profile, then its last line of stderr if any."""
@@ -165,8 +171,8 @@ async def test_the_project_and_nothing_beside_it(shop: Shop, profile: str, reads
 @bounded(60)
 async def test_git_commits_in_the_name_of_the_person(shop: Shop) -> None:
     (shop.home / ".gitconfig").write_text("[user]\nname = Ada\nemail = ada@example.com\n[safe]\ndirectory = *\n")
-    (shop.project / "file").write_text("x")
-    commit = 'git init -q . && git add file && git commit -qm first && git log --format="%an %s"'
+    shop.repository()
+    commit = 'git add file && git commit -qm first && git log --format="%an %s"'
     told = await shop.run("git", "sh", "-c", f"{commit} && git config --global user.name Eve")
     assert told[0] == "Ada first"
     assert "could not lock config file" in told[-1]
@@ -175,7 +181,6 @@ async def test_git_commits_in_the_name_of_the_person(shop: Shop) -> None:
 
 @bounded(60)
 async def test_git_needs_no_settings_of_the_person(shop: Shop) -> None:
-    git = "git init -q . && git config --global --list; git status --short"
-    (shop.project / "file").write_text("x")
-    told = await shop.run("git", "sh", "-c", git)
+    shop.repository()
+    told = await shop.run("git", "sh", "-c", "git config --global --list; git status --short")
     assert "?? file" in told
