@@ -26,7 +26,7 @@ from supervisord_mcp.config.paths import Paths, create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
 from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, Problem, SmcpError
-from supervisord_mcp.launch import Launcher, make_runtimes
+from supervisord_mcp.launch import Launcher, Told, make_runtimes
 from supervisord_mcp.listener import Greeting, Listener
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.observer import Event, Observers
@@ -117,8 +117,8 @@ class Daemon:
         # What servers of a daemon that was killed had for themselves; they are gone now.
         await anyio.to_thread.run_sync(places.remove, str(self._paths.private_dir))
         groups = await anyio.to_thread.run_sync(cgroup.prepare)
-        uids = self._config.daemon.uids
-        self._runtimes = make_runtimes(self._paths.private_dir, groups, uids, self._note_contact, self._note_denial)
+        told = Told(self._note_contact, self._note_denial)
+        self._runtimes = make_runtimes(self._paths.private_dir, groups, self._config.daemon.uids, told)
         try:
             await self._serve(endpoint)
         finally:

@@ -233,21 +233,28 @@ def _keep_own(shown: Iterable[str], own: Iterable[str]) -> None:
                 )
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who is told what servers reach by their rules and what not, and what audited ones ask of the kernel in vain."""
+
+    contact: Callable[[Contact], None]
+    denial: Report
+
+
 def make_runtimes(
     private: Path,
     groups: Groups | None = None,
     uids: range | None = None,
-    report: Callable[[Contact], None] | None = None,
-    denied: Report = ignore,
+    told: Told | None = None,
 ) -> dict[str, Runtime]:
     """Return every runtime by its name in the configuration.
 
     ``private`` is where a runtime without mounts makes what a server has for itself. ``groups`` are the cgroups of the
-    daemon, ``uids`` the users that servers of a daemon run by root have, and ``report`` is told of what sandboxes with
-    rules reach, and do not; ``denied`` is told what servers are refused whose policy for system calls wants that.
+    daemon, ``uids`` the users that servers of a daemon run by root have.
     """
     identities = None if uids is None else Identities(uids.start, len(uids))
-    around = EgressSurroundings() if report is None else EgressSurroundings(report=report)
+    denied = ignore if told is None else told.denial
+    around = EgressSurroundings() if told is None else EgressSurroundings(report=told.contact)
     made: tuple[Runtime, ...] = (
         BareRuntime(groups),
         BwrapRuntime(None, groups, identities, around, denied),
