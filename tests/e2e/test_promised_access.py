@@ -148,8 +148,9 @@ def planned(launch: Launch, top: Path) -> dict[str, str]:
     """Return the access to every place once all steps of a sandbox are done: the last bind around it counts."""
     found = dict.fromkeys(PLACES, "-")
     for step in steps(launch.prepared(), Features(disable_userns=True, size=True), as_root=False):
-        if isinstance(step, tuple) and step[0] in ("--bind", "--ro-bind"):
-            kind, source, target = step
+        words = getattr(step, "words", step)
+        if isinstance(words, tuple) and words[0] in ("--bind", "--ro-bind"):
+            kind, source, target = words
             for place in PLACES:
                 path = f"{top}/{place}"
                 if path == target or path.startswith(f"{target}/"):
