@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -34,7 +35,7 @@ from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
 from supervisord_mcp.runtimes import cgroup, orphans, tree
-from supervisord_mcp.runtimes.audit import Denial
+from supervisord_mcp.runtimes.audit import Denial, Missed, Notice
 from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.landlock import places
 from supervisord_mcp.runtimes.process import secure_standard_fds
@@ -117,7 +118,7 @@ class Daemon:
         # What servers of a daemon that was killed had for themselves; they are gone now.
         await anyio.to_thread.run_sync(places.remove, str(self._paths.private_dir))
         groups = await anyio.to_thread.run_sync(cgroup.prepare)
-        told = Told(self._note_contact, self._note_denial)
+        told = Told(self._note_contact, self._note_notice)
         self._runtimes = make_runtimes(self._paths.private_dir, groups, self._config.daemon.uids, told)
         try:
             await self._serve(endpoint)
@@ -262,14 +263,21 @@ class Daemon:
         data = {"host": contact.host, "port": contact.port, "outcome": contact.outcome, "cause": contact.reason}
         self._observers.publish(Event("egress", contact.server, data))
 
-    def _note_denial(self, denial: Denial) -> None:
+    def _note_notice(self, notice: Notice) -> None:
         """Tell what an audited server asked of the kernel in vain."""
-        if denial.server not in self._config.servers:
+        if notice.server not in self._config.servers:
             return
-        times = f", {denial.count} times by now" if denial.count > 1 else ""
-        self._logs[denial.server].write("smcp", f"system call {denial.call} refused: {denial.answer}{times}")
-        data = {"call": denial.call, "answer": denial.answer, "count": denial.count}
-        self._observers.publish(Event("syscall-refused", denial.server, data))
+        match notice:
+            case Denial():
+                kind, times = "syscall-refused", f", {notice.count} times by now" if notice.count > 1 else ""
+                text = f"system call {notice.call} refused: {notice.answer}{times}"
+                data: dict[str, Any] = {"call": notice.call, "answer": notice.answer, "count": notice.count}
+            case Missed():
+                kind, use = "file-missed", "write" if notice.writes else "read"
+                text = f"file not shown that it would {use}: {notice.path}"
+                data = {"path": notice.path, "use": use}
+        self._logs[notice.server].write("smcp", text)
+        self._observers.publish(Event(kind, notice.server, data))
 
     # Watching itself
 

@@ -238,7 +238,7 @@ class Told:
     """Who is told what servers reach by their rules and what not, and what audited ones ask of the kernel in vain."""
 
     contact: Callable[[Contact], None]
-    denial: Report
+    notice: Report
 
 
 def make_runtimes(
@@ -253,12 +253,12 @@ def make_runtimes(
     daemon, ``uids`` the users that servers of a daemon run by root have.
     """
     identities = None if uids is None else Identities(uids.start, len(uids))
-    denied = ignore if told is None else told.denial
+    notice = ignore if told is None else told.notice
     around = EgressSurroundings() if told is None else EgressSurroundings(report=told.contact)
     made: tuple[Runtime, ...] = (
         BareRuntime(groups),
-        BwrapRuntime(None, groups, identities, around, denied),
-        LandlockRuntime(str(private), groups, identities, denied),
+        BwrapRuntime(None, groups, identities, around, notice),
+        LandlockRuntime(str(private), groups, identities, notice),
     )
     return {runtime.name: runtime for runtime in made}
 

@@ -193,7 +193,8 @@ class SystemCalls(Table):
     )
     audit: StrictBool = Field(
         default=False,
-        description="Whether `smcp logs NAME` names each system call that is refused; that takes some time.",
+        description="Whether `smcp logs NAME` names each system call that is refused, and each file that is looked for"
+        " and not shown; that takes some time.",
     )
 
 

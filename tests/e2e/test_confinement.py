@@ -116,6 +116,9 @@ async def test_what_an_audited_server_is_refused_is_in_its_log() -> None:
             assert await text_of_call(session, "evaluate", text=namespace) == "-1"
             while "system call unshare refused: EPERM" not in d.logs():
                 await asyncio.sleep(0.02)
+            assert "FileNotFoundError" in await text_of_call(session, "evaluate", text="open('/etc/shadow')")
+            while "file not shown that it would read: /etc/shadow" not in d.logs():
+                await asyncio.sleep(0.02)
         assert (await d.server("s"))["profile"] == "node"
 
 
