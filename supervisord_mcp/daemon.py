@@ -119,7 +119,9 @@ class Daemon:
         await anyio.to_thread.run_sync(places.remove, str(self._paths.private_dir))
         groups = await anyio.to_thread.run_sync(cgroup.prepare)
         told = Told(self._note_contact, self._note_notice)
-        self._runtimes = make_runtimes(self._paths.private_dir, groups, self._config.daemon.uids, told)
+        self._runtimes = make_runtimes(
+            self._paths.private_dir, groups, self._config.daemon.uids, told, self._paths.placeholders_file
+        )
         try:
             await self._serve(endpoint)
         finally:

@@ -15,20 +15,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from supervisord_mcp.config.document import Origin
+from supervisord_mcp.config.models import Mount as ConfiguredMount
 from supervisord_mcp.config.models import Reach, ServerConfig, SystemCalls
 from supervisord_mcp.config.paths import Paths
+from supervisord_mcp.config.protected import ALWAYS, IF_THERE, remaining
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
 from supervisord_mcp.config.variables import Variables
 from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import ConfigError, LaunchError, Problem
 from supervisord_mcp.facts import Facts
-from supervisord_mcp.packages.installer import Installed, Packages, Surroundings
+from supervisord_mcp.packages.installer import Installed, Packages
+from supervisord_mcp.packages.phase import Grants, Surroundings
 from supervisord_mcp.packages.requests import recognise
 from supervisord_mcp.policy.sharing import Resolved, Scope, digest, effective_scope
 from supervisord_mcp.runtimes import sandbox
 from supervisord_mcp.runtimes.audit import Report, ignore
 from supervisord_mcp.runtimes.bare import BareRuntime
-from supervisord_mcp.runtimes.base import Child, LaunchSpec, Mount, Network, Runtime
+from supervisord_mcp.runtimes.base import Access, Child, LaunchSpec, Mount, Network, Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.egress.meter import Contact
@@ -36,6 +39,7 @@ from supervisord_mcp.runtimes.egress.proxy import Surroundings as EgressSurround
 from supervisord_mcp.runtimes.identity import Identities
 from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
 from supervisord_mcp.runtimes.limits import Limits
+from supervisord_mcp.runtimes.placeholders import Placeholders
 from supervisord_mcp.runtimes.roots import runtime_roots
 from supervisord_mcp.runtimes.search import find_command, search_path
 from supervisord_mcp.runtimes.seccomp import Family, Policy
@@ -71,7 +75,8 @@ class Launch:
     """How a child for a session would be started.
 
     ``spec`` has neither marker nor ``read_only`` yet: `start` adds them. ``host_variables`` are the names that were
-    taken from the environment of the host; their values are part of the digest.
+    taken from the environment of the host; their values are part of the digest. ``sets`` are sets of hosts that `start`
+    adds to the network of ``spec``, and ``grants`` what an installation may do beyond the rule.
     """
 
     digest: str
@@ -84,6 +89,8 @@ class Launch:
     machine: Machine = field(repr=False)
     packages: Packages = field(repr=False)
     marker: str
+    sets: tuple[str, ...] = ()
+    grants: Grants = field(default_factory=Grants)
 
     async def start(self, installing: Callable[[], None], progress: Callable[[str], None]) -> Child:
         """Install what has to be installed, then start the child.
@@ -92,10 +99,16 @@ class Launch:
         `LaunchError` or `IsolationError` where there is no child.
         """
         marker = f"{self.marker}{self.spec.name}:{uuid.uuid4().hex}"
-        installed = None
-        if (request := recognise(self.spec.argv)) is not None:
-            installed = await self.packages.provide(request, self._around(marker, installing, progress))
-        return await self.runtime.launch(replace(self.prepared(installed), marker=marker))
+        around = self._around(marker, installing, progress)
+        request = recognise(self.spec.argv)
+        installed = None if request is None else await self.packages.provide(request, around)
+        spec = replace(self.prepared(installed), marker=marker)
+        for path in _single_files(spec) if self.runtime.isolation != "none" else ():
+            progress(f"{path} is mounted alone: it is written in place; to have it replaced, mount its directory")
+        if self.sets and isinstance(spec.network, Egress):
+            rules = (*spec.network.rules, *await self.packages.registry_rules(self.sets, around))
+            spec = replace(spec, network=replace(spec.network, rules=tuple(dict.fromkeys(rules))))
+        return await self.runtime.launch(spec)
 
     def prepared(self, installed: Installed | None = None) -> LaunchSpec:
         """Return the spec with all that the command needs to run. Raise `LaunchError` where it is not found."""
@@ -111,9 +124,13 @@ class Launch:
         roots = runtime_roots(spec.argv, dict(spec.env), cwd=spec.cwd, home=self.machine.home, writable=writable)
         if installed is not None:
             roots = (*roots, installed.read_only)
-        _keep_own((*roots, *(mount.path for mount in spec.mounts)), self.machine.own)
+        mounts = spec.mounts
+        if self.runtime.isolation == "sandbox":
+            # From here on links are not followed any more: what is judged is what is shown.
+            mounts = tuple(replace(m, path=os.path.realpath(m.path), target=m.target or m.path) for m in mounts)
+        _keep_own((*roots, *(mount.path for mount in mounts)), self.machine.own)
         as_root = spec.as_root or (os.geteuid() == 0 and any(map(_is_closed, roots)))
-        return replace(spec, read_only=roots, as_root=as_root)
+        return replace(spec, read_only=roots, mounts=mounts, as_root=as_root)
 
     def complete(self) -> LaunchSpec:
         """Return what is launched, as far as it is known without installing. Raise `LaunchError` where it is not."""
@@ -141,6 +158,7 @@ class Launch:
             marker=marker,
             installing=installing,
             progress=progress,
+            grants=self.grants,
         )
 
 
@@ -191,7 +209,7 @@ class Launcher:
         program = machine.find_or_none(done.argv[0])
         argv = done.argv if program is None or recognise(done.argv) else (program, *done.argv[1:])
         mounts = tuple(
-            Mount(path, access)
+            _mount(path, access, written)
             for (path, access), written in zip(done.mounts, config.mounts, strict=True)
             if not written.optional or os.path.lexists(path)
         )
@@ -217,7 +235,14 @@ class Launcher:
             machine=machine,
             packages=self._packages,
             marker=self._marker,
+            sets=config.network.sets if isinstance(config.network, Reach) else (),
+            grants=Grants(config.install.scripts, config.install.rules),
         )
+
+
+def _single_files(spec: LaunchSpec) -> list[str]:
+    """Return the files that may be written and are mounted without their directory: nobody can move a mount point."""
+    return [m.path for m in spec.mounts if m.access == "rw" and os.path.isfile(m.path)]
 
 
 def _keep_own(shown: Iterable[str], own: Iterable[str]) -> None:
@@ -246,18 +271,22 @@ def make_runtimes(
     groups: Groups | None = None,
     uids: range | None = None,
     told: Told | None = None,
+    record: Path | None = None,
 ) -> dict[str, Runtime]:
     """Return every runtime by its name in the configuration.
 
     ``private`` is where a runtime without mounts makes what a server has for itself. ``groups`` are the cgroups of the
-    daemon, ``uids`` the users that servers of a daemon run by root have.
+    daemon, ``uids`` the users that servers of a daemon run by root have. ``record`` is the file for what stands in
+    mounts.
     """
     identities = None if uids is None else Identities(uids.start, len(uids))
     notice = ignore if told is None else told.notice
     around = EgressSurroundings() if told is None else EgressSurroundings(report=told.contact)
+    bwrap = BwrapRuntime(None, groups, identities, around, notice)
+    bwrap.placeholders = Placeholders(record)
     made: tuple[Runtime, ...] = (
         BareRuntime(groups),
-        BwrapRuntime(None, groups, identities, around, notice),
+        bwrap,
         LandlockRuntime(str(private), groups, identities, notice),
     )
     return {runtime.name: runtime for runtime in made}
@@ -281,6 +310,13 @@ def _policy(name: str, calls: SystemCalls, origin: Origin) -> Policy:
     except ValueError as error:
         key = f"servers.{name}.seccomp.deny"
         raise ConfigError((Problem(str(origin.file), origin.line, key, str(error)),)) from None
+
+
+def _mount(path: str, access: Access, written: ConfiguredMount) -> Mount:
+    if access == "ro":
+        return Mount(path)
+    taken = written.unprotected
+    return Mount(path, access, None, remaining(ALWAYS, taken), remaining(IF_THERE, taken))
 
 
 def _is_of_root(mount: Mount) -> bool:
@@ -307,7 +343,7 @@ def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Re
         env=spec.env,
         runtime=config.runtime,
         network=config.network if isinstance(config.network, str) else (config.network_text, *config.network.allow),
-        mounts=tuple((mount.path, mount.target or mount.path, mount.access) for mount in spec.mounts),
+        mounts=tuple((m.path, m.target or m.path, " ".join((m.access, *m.protected))) for m in spec.mounts),
         limits=tuple(config.limits.model_dump().items()),
         as_root=spec.as_root,
         profile=config.profile,

@@ -25,6 +25,7 @@ from supervisord_mcp.runtimes.limits import DEFAULTS
 from supervisord_mcp.runtimes.seccomp import Policy
 from tests.kit.bounded import bounded
 from tests.kit.required import as_root
+from tests.packages.registry import place
 from tests.runtimes.conformance import ended, read
 
 BASE = {"PATH", "LANG", "HOME", "USER", "LOGNAME"}
@@ -293,7 +294,81 @@ async def test_real_servers_answer_without_network(world: World, command: list[s
         child.close_stdin()
         assert (await ended(child)).success
         await child.aclose()
+    await launch.runtime.aclose()
     assert not phases
+
+
+@pytest.mark.bwrap
+@bounded(60)
+async def test_registries_of_the_person_are_rules_for_servers_too(tmp_path: Path) -> None:
+    with place() as local:
+        local.npm_package("plain")
+        world = World(tmp_path, {"npm_config_registry": local.url})
+        fetch = f"import urllib.request as r; print(r.urlopen('{local.url}/plain', timeout=20).status)"
+        command = ["/usr/bin/python3", "-I", "-c", fetch]
+        launch = world.resolve(command=command, runtime="bwrap", network={"allow": ["@npm", "a.test:1"]})
+        assert launch.sets == ("@npm",)
+        assert launch.spec.network == Egress(parse_rules(["a.test:1"])), "what they are is found out at the start"
+        said: list[str] = []
+        child = await launch.start(lambda: None, said.append)
+        try:
+            assert await read(child.stdout, b"\n") == b"200\n"
+            await ended(child)
+        finally:
+            await child.aclose()
+            await launch.runtime.aclose()
+        assert said == []
+
+
+@pytest.mark.bwrap
+@bounded(60)
+async def test_a_file_that_is_mounted_alone_can_be_written_and_why_not_replaced(world: World) -> None:
+    file, said = world.project / "file", list[str]()
+    file.write_text("old")
+    script = f"echo new > {file} && echo written; mv /tmp/other {file} 2>/dev/null || echo kept"
+    mounts = [{"path": str(file), "access": "rw"}]
+    launch = world.resolve(command=["sh", "-c", f"echo > /tmp/other; {script}"], runtime="bwrap", mounts=mounts)
+    child = await launch.start(lambda: None, said.append)
+    try:
+        assert await read(child.stdout, b"kept\n") == b"written\nkept\n"
+        await ended(child)
+    finally:
+        await child.aclose()
+    assert file.read_text() == "new\n"
+    assert "mount its directory" in said[0]
+
+
+@pytest.mark.bwrap
+@bounded(60)
+async def test_hooks_stay_as_they_are_unless_the_entry_says_otherwise(world: World) -> None:
+    (world.project / ".vscode").mkdir()
+    for taken, word in (([], b"no\n"), ([".vscode"], b"yes\n")):
+        mounts = [{"path": "${project}", "access": "rw", "unprotected": taken}]
+        script = "echo x > .vscode/tasks.json && echo yes || echo no"
+        launch = world.resolve(project=world.project, command=["sh", "-c", script], runtime="bwrap", mounts=mounts)
+        child = await launch.start(lambda: None, lambda _: None)
+        try:
+            assert await read(child.stdout, b"\n") == word
+            await ended(child)
+        finally:
+            await child.aclose()
+    assert sorted(path.name for path in world.project.iterdir()) == [".vscode"]
+
+
+@pytest.mark.bwrap
+@bounded(60)
+async def test_a_project_behind_a_link_is_shown_where_it_was_named(world: World) -> None:
+    (world.project / "file").write_text("x")
+    link = world.project.parent / "link"
+    link.symlink_to(world.project)
+    mounts = [{"path": "${project}", "access": "rw"}]
+    launch = world.resolve(project=link, command=["sh", "-c", "pwd; cat file"], runtime="bwrap", mounts=mounts)
+    child = await launch.start(lambda: None, lambda _: None)
+    try:
+        assert (await read(child.stdout)).decode() == f"{link}\nx"
+        await ended(child)
+    finally:
+        await child.aclose()
 
 
 def test_the_marker_begins_as_the_daemon_says(world: World) -> None:

@@ -36,6 +36,7 @@ from supervisord_mcp.config.values import (
     parse_uids,
 )
 from supervisord_mcp.config.variables import PROJECT, names, parse
+from supervisord_mcp.egress.registries import SETS
 from supervisord_mcp.egress.rules import parse_rule
 
 #: What servers and profiles may be called: safe as a file name, as a word of a command line, as a key of a host's file.
@@ -47,6 +48,7 @@ NETWORKS = ("none", "loopback", "internet", "host")
 WORD, TABLE = "=word", "=table"
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_PACKAGE_NAME = re.compile(r"(@[A-Za-z0-9_~][A-Za-z0-9._~-]*/)?[A-Za-z0-9_~][A-Za-z0-9._~-]*", re.ASCII)
 #: The runtime marks every process of a tree with this variable to find it again, so nobody else may set it.
 _RESERVED = "SMCP_INSTANCE"
 _CALL = re.compile(r"[a-z_][a-z0-9_]*(\([A-Z0-9_]+\))?", re.ASCII)
@@ -151,11 +153,26 @@ def check_network(word: str) -> str:
 def check_rules(texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return rules of egress as they are written. Raise `ValueError` that names one that means nothing."""
     for text in texts:
-        if text.startswith("@"):
-            raise ValueError(f"{text}: sets of hosts are not there yet; name the hosts, like example.com:443")
-        # Whether private addresses are meant is said beside the rules.
-        parse_rule(text, private=True)
+        if text.startswith("@") and text not in SETS:
+            raise ValueError(f"{text}: there is no such set of hosts; there are {' and '.join(SETS)}")
+        if text not in SETS:
+            # Whether private addresses are meant is said beside the rules.
+            parse_rule(text, private=True)
     return texts
+
+
+def check_hosts(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return rules of egress without sets. Raise `ValueError` that names one that means nothing."""
+    if found := [text for text in texts if text in SETS]:
+        raise ValueError(f"{found[0]}: the registries are reached anyway; name other hosts")
+    return check_rules(texts)
+
+
+def check_package(name: str) -> str:
+    """Return the name of a package. Raise `ValueError` where it is none, but an option or a path for example."""
+    if not _PACKAGE_NAME.fullmatch(name):
+        raise ValueError("the name of a package of npm or Python, like esbuild or @scope/name, without a version")
+    return name
 
 
 def form_of(value: object) -> str:
@@ -242,6 +259,7 @@ ProfileName = Annotated[
     str, AfterValidator(check_profile_name), Field(json_schema_extra={"pattern": f"^{SERVER_NAME.pattern}$"})
 ]
 Call = Annotated[str, AfterValidator(check_call), Field(json_schema_extra={"pattern": f"^{_CALL.pattern}$"})]
+PackageName = Annotated[str, AfterValidator(check_package)]
 VariableName = Annotated[
     str, AfterValidator(check_variable_name), Field(json_schema_extra={"pattern": f"^{_VARIABLE_NAME.pattern}$"})
 ]

@@ -35,6 +35,7 @@ from supervisord_mcp.config.fields import (
     Frozen,
     Kind,
     Limit,
+    PackageName,
     PathText,
     ProfileName,
     SearchDirectory,
@@ -44,12 +45,15 @@ from supervisord_mcp.config.fields import (
     Uids,
     VariableName,
     Words,
+    check_hosts,
     check_network,
     check_rules,
     form_of,
     freeze,
 )
+from supervisord_mcp.config.protected import check_unprotected
 from supervisord_mcp.config.values import FrozenTable
+from supervisord_mcp.egress.registries import SETS
 from supervisord_mcp.egress.rules import Rule, parse_rules
 from supervisord_mcp.policy.sharing import scope_problem, uses_project
 
@@ -78,6 +82,12 @@ class Mount(Table):
     )
     access: Access = Field(default="ro", description="`ro`: read only. `rw`: read and write.")
     optional: StrictBool = Field(default=False, description="Whether it is left out where there is no such file.")
+    unprotected: Annotated[tuple[str, ...], AfterValidator(check_unprotected), Kind("list of names")] = Field(
+        default=(),
+        description="What may be written although other programs run what is in it: by default hooks and settings of"
+        " git, settings of editors and of hosts of MCP, and CI configuration stay read-only in a mount with `rw`.",
+        examples=[[".vscode"]],
+    )
 
 
 class Reach(Table):
@@ -85,7 +95,8 @@ class Reach(Table):
 
     allow: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(check_rules), Kind("list of rules")] = Field(
         description="Hosts with a port: `api.example.com:443`; `*.example.com:443` is every name below a domain,"
-        " `host-loopback:8080` a port of this machine, `internet` every name that is no private one.",
+        " `host-loopback:8080` a port of this machine, `internet` every name that is no private one, `@npm` and `@pypi`"
+        " the registries that your own configuration of npm, pip and uv names.",
         examples=[["api.example.com:443"]],
     )
     private: StrictBool = Field(
@@ -94,13 +105,18 @@ class Reach(Table):
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
-        parse_rules(self.allow, private=self.private)
+        parse_rules([text for text in self.allow if text not in SETS], private=self.private)
         return self
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules."""
-        return parse_rules(self.allow, private=self.private)
+        """The rules, without those that sets stand for."""
+        return parse_rules([text for text in self.allow if text not in SETS], private=self.private)
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The sets that are named."""
+        return tuple(text for text in SETS if text in self.allow)
 
 
 #: A word, or a table.
@@ -198,6 +214,25 @@ class SystemCalls(Table):
     )
 
 
+class Install(Table):
+    """What the installation of the package that npx or uvx runs may do beyond fetching it from its registries."""
+
+    scripts: Annotated[tuple[PackageName, ...], Kind("list of names")] = Field(
+        default=(),
+        description="Packages whose own programs may run while they are installed: install scripts of npm, a build from"
+        " source for Python.",
+        examples=[["esbuild"]],
+    )
+    allow: Annotated[tuple[str, ...], AfterValidator(check_hosts), Kind("list of rules")] = Field(
+        default=(), description="Hosts with a port that it reaches besides.", examples=[["files.example.com:443"]]
+    )
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules of ``allow``; who names a host here may mean one of a private network."""
+        return parse_rules(self.allow, private=True)
+
+
 class ServerConfig(Table):
     """One MCP server: the command that runs it, who shares it, and what it may reach."""
 
@@ -256,6 +291,9 @@ class ServerConfig(Table):
     install_timeout: Duration = Field(
         default=600.0, gt=0, description="How long npx or uvx may take to install the package before the start."
     )
+    install: Install = Field(
+        default=Install(), description="What the installation may do beyond fetching from registries."
+    )
     stop_grace: Duration = Field(
         default=3.0, description="How long a server may take to end once its stdin is closed, and again after SIGTERM."
     )
@@ -278,7 +316,12 @@ class ServerConfig(Table):
     mounts: tuple[Mount, ...] = Field(
         default=(),
         description="Files and directories that the sandbox shows to the server.",
-        examples=[[{"path": "${project}", "access": "rw"}, {"path": "~/.config/thing", "optional": True}]],
+        examples=[
+            [
+                {"path": "${project}", "access": "rw", "unprotected": [".vscode"]},
+                {"path": "~/.x", "optional": True},
+            ]
+        ],
     )
     limits: Limits = Field(
         default=Limits(),

@@ -58,6 +58,11 @@ class Paths:
         return self.state_dir / "logs"
 
     @property
+    def placeholders_file(self) -> Path:
+        """What stands in directories of the person while servers run, to be removed again."""
+        return self.state_dir / "placeholders"
+
+    @property
     def catalogue_dir(self) -> Path:
         """What servers offered when they last ran."""
         return self.state_dir / "catalogue"

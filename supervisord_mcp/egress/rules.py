@@ -2,17 +2,19 @@
 
 ``host:port``, ``*.domain:port`` (every name below the domain, not the domain itself), an address (``10.1.2.3:5432``,
 ``[2001:db8::1]:443``), ``host-loopback:PORT`` (the machine's own 127.0.0.1), ``internet`` (every name and address that
-is part of the internet, every port), and ``@name`` for a set that the caller knows. Nothing is reached without a rule.
+is part of the internet, every port). ``@npm`` and ``@pypi`` are sets that `registries` knows. Nothing is reached
+without a rule.
 """
 
 from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from supervisord_mcp.egress.addresses import Address, is_number_like, is_own, literal, objection
+from supervisord_mcp.egress.addresses import METADATA, Address, is_number_like, is_own, literal, objection, plain
+from supervisord_mcp.egress.proxies import Proxy
 
 #: The name by which a sandbox calls the loopback of the machine.
 LOOPBACK = "host-loopback"
@@ -34,12 +36,18 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One thing that may be reached. ``host`` is `normal`; ``port`` 0, of `INTERNET` only, is every port."""
+    """One thing that may be reached. ``host`` is `normal`; ``port`` 0, of `INTERNET` only, is every port.
+
+    ``trusted`` is for a host that the person's own configuration of another program names: wherever it leads is meant,
+    but for what serves credentials. ``via`` is the proxy that the person has for it.
+    """
 
     kind: Kind
     host: str = ""
     port: int = 0
     private: bool = False
+    trusted: bool = False
+    via: Proxy | None = None
 
     def __str__(self) -> str:
         if self.kind is Kind.INTERNET:
@@ -62,6 +70,8 @@ class Rule:
         match self.kind:
             case Kind.LOOPBACK:
                 return "" if address.is_loopback else "not a loopback address"
+            case _ if self.trusted:
+                return "a metadata address" if plain(address) in METADATA else ""
             case Kind.ADDRESS if self.private and address == literal(self.host) and not is_own(address):
                 # Written down as the number it is, and called private: there is nothing that could deceive.
                 return ""
@@ -120,29 +130,21 @@ class Egress:
         return literal(name) is None and any(rule.covers(name) for rule in self.rules)
 
 
-def parse_rules(
-    texts: Iterable[str], named: Mapping[str, Iterable[str]] | None = None, *, private: bool = False
-) -> tuple[Rule, ...]:
+def parse_rules(texts: Iterable[str], *, private: bool = False) -> tuple[Rule, ...]:
     """Given rules as people write them, return each once, in order. Raise `ValueError` that names the wrong one.
 
-    ``named`` has the sets that ``@name`` may mean (``@npm``, ``@pypi``): what their owner's own configuration says.
     ``private`` lets every rule of these reach private networks.
     """
-    rules: dict[Rule, None] = {}
-    for text in texts:
-        if text.startswith("@"):
-            if text not in (named or {}):
-                raise ValueError(f"{text}: there is no set of rules with that name")
-            rules |= dict.fromkeys(parse_rules((named or {})[text], private=private))
-        else:
-            rules[parse_rule(text, private=private)] = None
+    rules = tuple(dict.fromkeys(parse_rule(text, private=private) for text in texts))
     if len(rules) > MOST_RULES:
         raise ValueError(f"{len(rules)} rules, at most {MOST_RULES}: use *.domain:port or internet")
-    return tuple(rules)
+    return rules
 
 
 def parse_rule(text: str, *, private: bool = False) -> Rule:
     """Return the rule that a text means. Raise `ValueError` where it means none."""
+    if text.startswith("@"):
+        raise ValueError(f"{text}: there is no set of rules with that name")
     if text == "internet":
         return Rule(Kind.INTERNET, private=private)
     host, separator, digits = text.rpartition(":")

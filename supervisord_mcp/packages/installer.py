@@ -1,4 +1,4 @@
-"""The install phase: a package is fetched once, in a sandbox with network but without the server's secrets or files.
+"""The install phase: a package is fetched once, in a sandbox that reaches registries and has nothing of the server.
 
 What runs later sees the result read-only and needs neither the installer nor the network. A package without an exact
 version is looked up again after a day; where that fails, what is installed is used.
@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,42 +18,20 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from supervisord_mcp.errors import LaunchError
+from supervisord_mcp.egress.rules import Rule
+from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.packages import steps
 from supervisord_mcp.packages.failures import install_failure
-from supervisord_mcp.packages.requests import Request
-from supervisord_mcp.packages.settings import Settings, find_settings
+from supervisord_mcp.packages.ownership import give, take_back
+from supervisord_mcp.packages.phase import NAME, Surroundings, Task, carry_out
+from supervisord_mcp.packages.registries import RegistryRules, settings_of
+from supervisord_mcp.packages.requests import Request, npm_name, python_name
 from supervisord_mcp.packages.store import Shelf, discard, forget, locked
-from supervisord_mcp.runtimes.base import ExitStatus, LaunchSpec, Mount, Runtime
-from supervisord_mcp.runtimes.limits import Limits
-from supervisord_mcp.runtimes.roots import runtime_roots
 
 _FRESH_SECONDS = 86400
 _RETRY_SECONDS = 3600
 _REFRESH_LIMIT = 120
-_LINES = 40
-_LINE_LENGTH = 500
-#: Package managers work on many files with many threads at once, and may compile.
-_LIMITS = Limits(memory=2 << 30, pids=512, nofile=8192, tmp=1 << 30)
-_BREAK = re.compile(rb"[\r\n]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What an installation happens in: where, with which programs, and who is told.
-
-    ``environ`` is the daemon's environment with that of the server over it; of both only settings of installers are
-    used. ``installing`` is called when an installation waits and again when it begins.
-    """
-
-    runtime: Runtime
-    find: steps.Find
-    path: str
-    home: str
-    environ: Mapping[str, str]
-    marker: str
-    installing: Callable[[], None]
-    progress: Callable[[str], None]
+_OWN_CACHE = "cache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +50,11 @@ class Packages:
         self._folder = folder
         self._clock = clock
         self._turns: dict[str, anyio.Lock] = {}
+        self._registries = RegistryRules()
 
     async def provide(self, request: Request, around: Surroundings) -> Installed:
         """Return what to run for a request, installed now if need be. Raise `LaunchError` where it cannot be."""
-        shelf = Shelf(self._folder / _digest(request, around.find))
+        shelf = Shelf(self._folder / _digest(request, around))
         if not self._is_fresh(shelf, request):
             async with self._turn(request, around):
                 if not self._is_fresh(shelf, request):
@@ -90,7 +67,7 @@ class Packages:
 
     def installed(self, request: Request, around: Surroundings) -> Installed | None:
         """Return what is run for a request as long as nothing is installed anew, or None where nothing is there."""
-        return _found(Shelf(self._folder / _digest(request, around.find)), request, around)
+        return _found(Shelf(self._folder / _digest(request, around)), request, around)
 
     def _is_fresh(self, shelf: Shelf, request: Request) -> bool:
         if shelf.current() is None:
@@ -136,83 +113,52 @@ class Packages:
             shelf.note_check(self._clock())
             shelf.note_use(self._clock())
         finally:
-            if shelf.current() != place:
-                with anyio.CancelScope(shield=True):
+            around.runtime.rest()
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(discard, place.parent / _OWN_CACHE)
+                if shelf.current() != place:
                     await to_thread.run_sync(discard, place)
         with suppress(OSError):
             await to_thread.run_sync(forget, self._folder, place.parent, self._clock())
 
     async def _carry_out(self, request: Request, place: Path, around: Surroundings) -> None:
-        cache = self._folder / f"{request.kind}-cache"
-        (cache / "tmp").mkdir(parents=True, exist_ok=True, mode=0o700)
-        plan = steps.plan(request, place, cache, around.find)
-        settings = find_settings(around.environ, around.home)
-        for command in plan.commands:
-            spec = _spec(command, plan, (place, cache), settings, around)
-            lines: deque[str] = deque(maxlen=_LINES)
-            status = await _run(around.runtime, spec, lines, around.progress)
-            if not status.success:
-                raise install_failure(request.shown, str(status), lines)
+        """Install into an empty folder, which belongs to the daemon and is closed to changes when this ends."""
+        if around.grants.scripts and around.runtime.isolation == "reduced":
+            raise IsolationError(
+                f"{request.shown} was not installed: runtime {around.runtime.name} cannot hold the scripts of"
+                f" {', '.join(around.grants.scripts)} to registries",
+                remedy='Use runtime = "bwrap", or leave install.scripts away.',
+            )
+        identity = around.runtime.identity(NAME)
+        cache = self._cache(request, place, around)
+        for folder in (cache, cache / "tmp"):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        plan = steps.plan(request, steps.Folders(place, cache), around.find, around.grants.scripts)
+        env = {"TMPDIR": f"{cache}/tmp", **plan.env}
+        await to_thread.run_sync(give, place, identity)
+        await to_thread.run_sync(give, cache, identity)
+        rules: tuple[Rule, ...] = ()
+        for number, command in enumerate(plan.commands):
+            if number == plan.offline and around.runtime.isolation != "none":
+                names = [npm_name(r) if request.kind == "npm" else python_name(r) for r in request.requirements]
+                rules = await self._registries.of_installer(plan.installer, plan.program, names, around)
+                rules = tuple(dict.fromkeys((*rules, *around.grants.rules)))
+            settings = settings_of(plan.installer, around)
+            task = Task(command, settings, env, plan.tools, (place, cache), rules)
+            ending = await carry_out(task, around, around.progress)
+            if not ending.status.success:
+                raise install_failure(request.shown, str(ending.status), ending.lines, ending.refused)
+        await to_thread.run_sync(take_back, place, identity)
+        if left_out := steps.scripts_left_out(request, place, around.grants.scripts):
+            around.progress(f"scripts of {', '.join(left_out)} were not run; name them in install.scripts to allow it")
 
+    def _cache(self, request: Request, place: Path, around: Surroundings) -> Path:
+        """Return what installers keep for each other; one that runs foreign programs must not write what others use."""
+        return place.parent / _OWN_CACHE if around.grants.scripts else self._folder / f"{request.kind}-cache"
 
-def _spec(
-    command: tuple[str, ...], plan: steps.Plan, writable: tuple[Path, Path], settings: Settings, around: Surroundings
-) -> LaunchSpec:
-    place, cache = map(str, writable)
-    env = {"PATH": around.path, "LANG": "C.UTF-8", "TMPDIR": f"{cache}/tmp", "CI": "1", **settings.env, **plan.env}
-    if around.runtime.isolation == "none":
-        env["HOME"] = around.home
-    roots = {
-        root
-        for program in (command[0], *plan.tools)
-        for root in runtime_roots((program,), env, cwd=None, home=around.home, writable=(place, cache))
-    }
-    return LaunchSpec(
-        name="install",
-        argv=command,
-        cwd=place,
-        env=tuple(sorted(env.items())),
-        marker=around.marker,
-        read_only=tuple(sorted(roots | set(settings.files))),
-        mounts=(Mount(place, "rw"), Mount(cache, "rw"), *settings.mounts),
-        network="host",
-        # What is installed belongs to whoever runs the daemon, so that no server can change it for the next.
-        as_root=True,
-        limits=_LIMITS,
-    )
-
-
-async def _run(runtime: Runtime, spec: LaunchSpec, lines: deque[str], progress: Callable[[str], None]) -> ExitStatus:
-    child = await runtime.launch(spec)
-    try:
-        child.close_stdin()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_follow, child.stdout, lines, progress)
-            tasks.start_soon(_follow, child.stderr, lines, progress)
-            status = await child.wait()
-    finally:
-        with anyio.CancelScope(shield=True):
-            await child.aclose()
-    return status
-
-
-async def _follow(descriptor: int, lines: deque[str], progress: Callable[[str], None]) -> None:
-    """Pass on each line that an installer writes, and keep the last ones."""
-    rest = b""
-    while True:
-        try:
-            part = os.read(descriptor, 65536)
-        except BlockingIOError:
-            await anyio.wait_readable(descriptor)
-            continue
-        *complete, rest = _BREAK.split(rest + part) if part else (rest, b"")
-        for line in complete:
-            if text := line[:_LINE_LENGTH].decode(errors="replace").strip():
-                lines.append(text)
-                progress(text)
-        rest = rest[-_LINE_LENGTH:]
-        if not part:
-            return
+    async def registry_rules(self, sets: Iterable[str], around: Surroundings) -> tuple[Rule, ...]:
+        """Return what ``@npm`` and ``@pypi`` stand for. Raise `LaunchError` where nothing on this machine says it."""
+        return tuple([rule for name in sets for rule in await self._registries.of_set(name, around)])
 
 
 def _found(shelf: Shelf, request: Request, around: Surroundings) -> Installed | None:
@@ -223,11 +169,11 @@ def _found(shelf: Shelf, request: Request, around: Surroundings) -> Installed | 
     return Installed(argv, str(place), steps.binaries(request, place))
 
 
-def _digest(request: Request, find: steps.Find) -> str:
+def _digest(request: Request, around: Surroundings) -> str:
     """Return the name of the folder for a request; what it was built with is part of it."""
     built_with = []
-    for tool in steps.tools(request, find):
+    for tool in steps.tools(request, around.find):
         status = os.stat(tool)
         built_with.append([os.path.realpath(tool), status.st_size, status.st_mtime_ns])
-    content = [request.kind, request.requirements, request.python, built_with]
+    content = [request.kind, request.requirements, request.python, built_with, around.grants.scripts]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

@@ -145,6 +145,12 @@ _FORMS: tuple[tuple[tuple[str, ...], Callable[[Sequence[str]], Request | None]],
 )
 
 
+def python_name(requirement: str) -> str:
+    """Return the name of the package in a requirement of Python."""
+    match = _PYTHON.match(requirement)
+    return match[1] if match else requirement
+
+
 def npm_name(requirement: str) -> str:
     """Return the name of the package in a requirement of npm."""
     match = _NPM.match(requirement)

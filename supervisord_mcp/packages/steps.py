@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.packages.requests import Request, npm_name
+from supervisord_mcp.packages.settings import Installer
 
 #: Finds a program by name; None where there is none.
 Find = Callable[[str], str | None]
@@ -20,18 +21,34 @@ _NODE = re.compile(r"#!\s*(?:/usr/bin/env\s+)?(?:\S*/)?node(?:js)?\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The commands that install a request, one after the other; ``tools`` are programs that they need besides."""
+    """The commands that install a request, one after the other; ``tools`` are programs that they need besides.
 
+    ``installer`` is whose settings count, ``program`` how it is called. The first ``offline`` ones need no registry.
+    """
+
+    installer: Installer
+    program: tuple[str, ...]
     commands: tuple[tuple[str, ...], ...]
     env: Mapping[str, str]
     tools: tuple[str, ...] = ()
+    offline: int = 0
 
 
-def plan(request: Request, place: Path, cache: Path, find: Find) -> Plan:
-    """Return how to install a request into an empty folder. Raise `LaunchError` where the installer is missing."""
-    return (
-        _plan_npm(request, place, cache, find) if request.kind == "npm" else _plan_python(request, place, cache, find)
-    )
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where a request is installed, and what its installer keeps for the next one."""
+
+    place: Path
+    cache: Path
+
+
+def plan(request: Request, folders: Folders, find: Find, scripts: Sequence[str] = ()) -> Plan:
+    """Return how to install a request into an empty folder. Raise `LaunchError` where the installer is missing.
+
+    Nothing of a package runs while it is installed, but for those in ``scripts``.
+    """
+    make = _plan_npm if request.kind == "npm" else _plan_python
+    return make(request, folders, find, scripts)
 
 
 def outcome(request: Request, place: Path, find: Find) -> tuple[str, ...]:
@@ -59,11 +76,23 @@ def version(request: Request, place: Path) -> str:
     return "\n".join(sorted(path.name for path in place.glob("venv/lib/*/site-packages/*.dist-info")))
 
 
-def _plan_npm(request: Request, place: Path, cache: Path, find: Find) -> Plan:
-    npm = _need(find, "npm", request)
+def scripts_left_out(request: Request, place: Path, allowed: Sequence[str]) -> tuple[str, ...]:
+    """Return the installed packages whose scripts were not run; those of Python tell of it themselves."""
+    if request.kind != "npm":
+        return ()
+    try:
+        packages = json.loads(_read(place / "package-lock.json"))["packages"]
+        having = {path.rpartition("node_modules/")[2] for path, p in packages.items() if p.get("hasInstallScript")}
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return ()
+    return tuple(sorted(having - set(allowed)))
+
+
+def _plan_npm(request: Request, folders: Folders, find: Find, scripts: Sequence[str]) -> Plan:
+    npm, place = _need(find, "npm", request), folders.place
     (place / "package.json").write_text('{"private": true}\n')
     env = {
-        "npm_config_cache": str(cache),
+        "npm_config_cache": str(folders.cache),
         "npm_config_audit": "false",
         "npm_config_fund": "false",
         "npm_config_update_notifier": "false",
@@ -71,12 +100,15 @@ def _plan_npm(request: Request, place: Path, cache: Path, find: Find) -> Plan:
         "npm_config_loglevel": "notice",
     }
     # In the folder, not with --prefix: that moves npm's global settings there, certificates of a company among them.
-    command = (npm, "install", "--omit=dev", "--save-exact", "--", *request.requirements)
-    return Plan((command,), env, (_need(find, "node", request),))
+    command = (npm, "install", "--ignore-scripts", "--omit=dev", "--save-exact", "--", *request.requirements)
+    run = ((npm, "rebuild", "--ignore-scripts=false", "--foreground-scripts", "--", *scripts),) if scripts else ()
+    return Plan("npm", (npm,), (command, *run), env, (_need(find, "node", request),))
 
 
-def _plan_python(request: Request, place: Path, cache: Path, find: Find) -> Plan:
-    python, venv = _python(request, find), str(place / "venv")
+def _plan_python(request: Request, folders: Folders, find: Find, scripts: Sequence[str]) -> Plan:
+    python, venv, cache = _python(request, find), str(folders.place / "venv"), folders.cache
+    # To build a package is to run what its author wrote.
+    built = ("--only-binary", ":all:", *(word for name in scripts for word in ("--no-binary", name)))
     inside = f"{venv}/bin/python"
     used = (python,) if python.startswith("/") else ()
     if uv := find("uv"):
@@ -84,14 +116,15 @@ def _plan_python(request: Request, place: Path, cache: Path, find: Find) -> Plan
         # The certificates of the machine, as npm and pip may have them; older versions of uv know the second name.
         env |= {"UV_SYSTEM_CERTS": "true", "UV_NATIVE_TLS": "true"}
         make = (uv, "venv", "--python", python, venv)
-        return Plan((make, (uv, "pip", "install", "--python", inside, "--", *request.requirements)), env, used)
+        install = (uv, "pip", "install", *built, "--python", inside, "--", *request.requirements)
+        return Plan("uv", (uv,), (make, install), env, used, offline=len(used))
     if not used:
         raise LaunchError(
             f"no Python {python} to install {request.shown} with", remedy="Install uv, or that Python.", retryable=False
         )
     env = {"PIP_CACHE_DIR": str(cache), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
-    install = (inside, "-m", "pip", "install", "--progress-bar", "off", "--", *request.requirements)
-    return Plan(((python, "-m", "venv", venv), install), env, used)
+    install = (inside, "-m", "pip", "install", "--progress-bar", "off", *built, "--", *request.requirements)
+    return Plan("pip", (inside, "-m", "pip"), ((python, "-m", "venv", venv), install), env, used, offline=1)
 
 
 def _python(request: Request, find: Find) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import anyio
 
+from supervisord_mcp.config.protected import ALWAYS
 from supervisord_mcp.probes.inside import run
 from supervisord_mcp.probes.inside.rights import ALONE
 from supervisord_mcp.probes.inside.trying import ATTEMPTS, Group
@@ -65,7 +66,7 @@ def spec(facts: Facts, python: str, **changes: Any) -> LaunchSpec:
         argv=(python, "-I", "-S", "-B", "-c", SCRIPT),
         env=env,
         read_only=(*roots, PACKAGE),
-        mounts=(Mount(facts["project"], "rw"), Mount(facts["shown"])),
+        mounts=(Mount(facts["project"], "rw", protected=ALWAYS), Mount(facts["shown"])),
     )
     return replace(made, **changes)
 

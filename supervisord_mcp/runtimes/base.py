@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from supervisord_mcp.egress.rules import Egress
+from supervisord_mcp.runtimes.identity import Identity
 from supervisord_mcp.runtimes.limits import DEFAULTS, Available, Limits, plan
 from supervisord_mcp.runtimes.seccomp import BASE, Policy
 
@@ -20,11 +21,19 @@ Isolation = Literal["none", "reduced", "sandbox"]
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A path of the machine that the child may see, at the same path unless ``target`` says otherwise."""
+    """A path of the machine that the child may see, at the same path unless ``target`` says otherwise.
+
+    ``protected`` are paths below a writable directory that stay read-only, even where there is none yet;
+    ``protected_if_there`` stay so only where they exist. A ``pinned`` mount is one of its own even where a parent shows
+    the same: a mount point cannot be moved.
+    """
 
     path: str
     access: Access = "ro"
     target: str | None = None
+    protected: tuple[str, ...] = ()
+    protected_if_there: tuple[str, ...] = ()
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,7 @@ class LaunchSpec:
 class ExitStatus:
     """How a child ended: an exit code, or the number of the signal that ended it (exactly one is set).
 
-    ``cause`` names the limit that it exceeded ("memory limit 512M"), where that is what ended it.
+    ``cause`` names the limit that it exceeded ("memory limit 512M"), or why else the daemon ended it.
     """
 
     code: int | None = None
@@ -129,6 +138,10 @@ class Child(ABC):
     def kill(self) -> None:
         """End every process of the tree at once (SIGKILL); a tree that is gone is no error."""
 
+    def refused(self) -> tuple[str, ...]:
+        """Return the first places of the network that the child asked for and was refused."""
+        return ()
+
     @abstractmethod
     async def aclose(self) -> None:
         """Kill what still runs, wait for it, and close every file descriptor. Idempotent."""
@@ -160,6 +173,10 @@ class Runtime(ABC):
         """Return what would enforce each limit of a child, as a person reads it. Raise `IsolationError` as `launch`."""
         return plan(limits, self.available()).report
 
+    def identity(self, name: str) -> Identity | None:
+        """Return the user that a child of this name runs as; None where it is the daemon's own."""
+        return None
+
     def available(self) -> Available:
         """Return the means for limits that this runtime has on this machine."""
         return Available()
@@ -167,6 +184,10 @@ class Runtime(ABC):
     @abstractmethod
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
+
+    def rest(self) -> None:
+        """Begin to release what the runtime holds for a launch that may come soon, unless one goes on."""
+        return
 
     async def aclose(self) -> None:
         """Release what the runtime holds between two launches. It can be used again."""

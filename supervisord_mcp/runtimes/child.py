@@ -44,6 +44,14 @@ class Companion(Protocol):
         """End, and wait until nothing is left. Idempotent."""
 
 
+class Gatekeeper(Protocol):
+    """Who lets a child reach only some places of the network."""
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The first places that the child was refused."""
+
+
 class ProcessChild(Child):
     """A spawned process with its whole tree. Made in the event loop that is to watch it."""
 
@@ -56,6 +64,8 @@ class ProcessChild(Child):
         self._translate = translate
         self._wrappers: set[int] = set()
         self._companions: list[Companion] = []
+        #: Who decides what it reaches, where that is not the machine.
+        self.gatekeeper: Gatekeeper | None = None
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[ExitStatus] = self._loop.create_future()
         self._give_up = 0.0
@@ -85,6 +95,10 @@ class ProcessChild(Child):
         self._companions.append(companion)
         self._ended.add_done_callback(lambda _: companion.close())
 
+    def refused(self) -> tuple[str, ...]:
+        """Return the first places of the network that the child asked for and was refused."""
+        return () if self.gatekeeper is None else self.gatekeeper.refused
+
     async def restrain(self, restraint: Restraint, pid: int) -> None:
         """Apply limits to a process of the tree that waits to be let go, and to all it will start.
 
@@ -94,7 +108,7 @@ class ProcessChild(Child):
         self.limits = restraint.report
         await restraint.apply(pid)
         if not self.exited:
-            restraint.watch(self._members, self._exceeded)
+            restraint.watch(self._members, self.end)
 
     def _members(self) -> list[int]:
         if self._wrappers:
@@ -104,7 +118,8 @@ class ProcessChild(Child):
             return proctable.descendants(self.pid)
         return [entry.pid for entry in self._tree.members()]
 
-    def _exceeded(self, reason: str) -> None:
+    def end(self, reason: str) -> None:
+        """Kill the whole tree, and name a reason in how it ended; the first one counts."""
         self._excess = self._excess or reason
         self.kill()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from supervisord_mcp.errors import LaunchError
-from supervisord_mcp.runtimes.sandbox import Data, Step
+from supervisord_mcp.runtimes.sandbox import Bound, Data, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,14 @@ class Descriptors(contextlib.AbstractContextManager["Descriptors"]):
         while self._inherited:
             os.close(self._inherited.pop())
 
+    def inherit(self, descriptor: int) -> None:
+        """Let the child inherit a descriptor, under the same number; it is closed here in the end."""
+        self._inherited.append(descriptor)
+
+    def keep(self, descriptor: int) -> None:
+        """Close a descriptor of this process in the end."""
+        self._ours.append(descriptor)
+
     def pipe_from_child(self) -> Ends:
         """Return a pipe that the child writes. Raise `LaunchError` where there is none to be had."""
         return self._pipe(theirs=1)
@@ -63,10 +71,13 @@ class Descriptors(contextlib.AbstractContextManager["Descriptors"]):
         """Return the words that make bubblewrap read the steps from a descriptor."""
         words: list[str] = []
         for step in built:
-            if isinstance(step, Data):
-                words += ("--perms", "0444", "--file", str(self.file(step.text.encode())), step.path)
-            else:
-                words += step
+            match step:
+                case Data():
+                    words += ("--perms", "0444", "--file", str(self.file(step.text.encode())), step.path)
+                case Bound():
+                    words += step.words
+                case _:
+                    words += step
         return ["--args", str(self.file(b"".join(os.fsencode(word) + b"\0" for word in words)))]
 
     def _pipe(self, theirs: int) -> Ends:

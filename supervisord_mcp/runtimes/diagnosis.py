@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from supervisord_mcp.errors import IsolationError, LaunchError, SmcpError
 from supervisord_mcp.runtimes.base import Lack
 
-INSTALL = "Install it: sudo apt-get install bubblewrap (or the package of that name of your system)."
+INSTALL = (
+    "Install it: sudo apt-get install bubblewrap (or the package of that name of your system; without rights to install"
+    " one: smcp with the extra `bubblewrap`)."
+)
 #: The one way around isolation, named in every remedy: nothing falls back to it by itself.
 _WITHOUT = 'Or run this server without isolation, if you trust it: runtime = "bare".'
 

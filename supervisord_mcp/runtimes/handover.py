@@ -54,13 +54,15 @@ class Blocked:
     """How to talk to a blocked sandbox, and what is set up from outside before it goes on.
 
     ``furnish`` gets the first process of the sandbox: everything in the sandbox inherits what is done to it.
-    ``enforce`` is called right before the server itself is let go.
+    ``enforce`` is called right before the server itself is let go. ``verify`` gets the first process too, once the
+    sandbox is complete, and raises `IsolationError` where it is not what was asked for.
     """
 
     info: int
     block: int
     furnish: Callable[[int], Awaitable[None]]
     enforce: Callable[[], None] | None = None
+    verify: Callable[[int], None] = lambda inner: None
 
 
 async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec, blocked: Blocked) -> None:
@@ -86,6 +88,7 @@ async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec,
     if answer != b"ok\n":
         raise await failed(child, spec)
     _verify(inner, spec)
+    blocked.verify(inner)
     await _await_filter(inner, spec)
     await _say_go(child, spec, blocked.enforce)
 

@@ -64,6 +64,7 @@ class Features:
 
     disable_userns: bool
     size: bool
+    bind_fd: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +75,33 @@ class Data:
     text: str
 
 
-#: Arguments of bubblewrap that belong together, or a file whose content travels through a descriptor.
-Step = tuple[str, ...] | Data
-
-
 @dataclass(frozen=True, slots=True)
-class _Bind:
-    """Something of the machine at a place in the sandbox: bound, or a symbolic link that is made again."""
+class Bound:
+    """Something of the machine at a place in the sandbox. ``granted`` is what the configuration names itself.
+
+    ``pinned`` says that it is a mount of its own even where a parent shows the same.
+    """
 
     source: str
     target: str
     access: Access | Literal["link"]
     granted: bool = False
+    pinned: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that make bubblewrap show it, by its path."""
+        match self.access:
+            case "link":
+                return ("--symlink", os.readlink(self.source), self.target)
+            case "rw":
+                return ("--bind", self.source, self.target)
+            case "ro":
+                return ("--ro-bind", self.source, self.target)
+
+
+#: Arguments of bubblewrap that belong together, a file whose content travels through a descriptor, or what is bound.
+Step = tuple[str, ...] | Data | Bound
 
 
 def steps(spec: LaunchSpec, features: Features, *, as_root: bool) -> list[Step]:
@@ -102,7 +118,7 @@ def steps(spec: LaunchSpec, features: Features, *, as_root: bool) -> list[Step]:
         built.append(("--ro-bind", "/proc/sys", "/proc/sys"))
     built.append(("--dev", "/dev"))
     built += _places(spec.limits, features)
-    built += [_bind_step(bind) for bind in binds]
+    built += [bind.words if bind.access == "link" else bind for bind in binds]
     # Not before: it would keep mount points from being made.
     return [*built, ("--remount-ro", "/"), ("--chdir", cwd)]
 
@@ -181,30 +197,21 @@ def shown_paths(spec: LaunchSpec) -> tuple[str, ...]:
     return (*visible_paths(), *spec.read_only, *(mount.target or mount.path for mount in spec.mounts))
 
 
-def _visible() -> list[_Bind]:
-    return [_Bind(path, path, "ro") for path in visible_paths()]
+def _visible() -> list[Bound]:
+    return [Bound(path, path, "ro") for path in visible_paths()]
 
 
-def _bind_step(bind: _Bind) -> Step:
-    match bind.access:
-        case "link":
-            return ("--symlink", os.readlink(bind.source), bind.target)
-        case "rw":
-            return ("--bind", bind.source, bind.target)
-        case "ro":
-            return ("--ro-bind", bind.source, bind.target)
-
-
-def _arranged(spec: LaunchSpec) -> list[_Bind]:
+def _arranged(spec: LaunchSpec) -> list[Bound]:
     """Return what is bound, parents first, without what is visible through a parent already."""
-    wanted: dict[str, _Bind] = {}
+    wanted: dict[str, Bound] = {}
     for path in map(_normal, spec.read_only):
-        wanted[path] = _Bind(path, path, "link" if os.path.islink(path) else "ro")
-    for mount in spec.mounts:
+        wanted[path] = Bound(path, path, "link" if os.path.islink(path) else "ro")
+    # What protects a part of a mount comes first: who grants that part by name means it.
+    for mount in sorted(spec.mounts, key=lambda mount: not mount.pinned):
         source, target = _normal(mount.path), _normal(mount.target or mount.path)
-        wanted[target] = _Bind(source, target, mount.access, granted=True)
+        wanted[target] = Bound(source, target, mount.access, granted=True, pinned=mount.pinned)
     system = _visible()
-    kept: list[_Bind] = []
+    kept: list[Bound] = []
     for bind in sorted(wanted.values(), key=lambda b: b.target.split("/")):
         _check_bind(bind)
         cover = _cover(bind.target, [*system, *kept])
@@ -216,13 +223,15 @@ def _arranged(spec: LaunchSpec) -> list[_Bind]:
     return kept
 
 
-def _is_visible(bind: _Bind, cover: _Bind) -> bool:
+def _is_visible(bind: Bound, cover: Bound) -> bool:
     """Whether a parent shows the same files with the same rights."""
+    if bind.pinned:
+        return False
     same_place = bind.source == _under(cover.source, cover.target, bind.target)
     return same_place and (not bind.granted or bind.access == cover.access)
 
 
-def _check_bind(bind: _Bind) -> None:
+def _check_bind(bind: Bound) -> None:
     what = f"mount of {bind.source}" + ("" if bind.source == bind.target else f" at {bind.target}")
     top = "/" + bind.target.split("/")[1]
     if bind.source == "/" or top in ("/", "/proc", "/dev", "/sys"):
@@ -237,7 +246,7 @@ def _check_bind(bind: _Bind) -> None:
         raise LaunchError(f"{what}: there is no such file or directory", remedy="Create it.", retryable=False)
 
 
-def _check_mount_point(bind: _Bind, cover: _Bind) -> None:
+def _check_mount_point(bind: Bound, cover: Bound) -> None:
     place = cover.source
     kinds: list[int] = [stat.S_IFDIR]
     for name in os.path.relpath(bind.target, cover.target).split("/"):
@@ -258,7 +267,7 @@ def _check_mount_point(bind: _Bind, cover: _Bind) -> None:
             )
 
 
-def _check_directory(cwd: str, binds: list[_Bind]) -> None:
+def _check_directory(cwd: str, binds: list[Bound]) -> None:
     path = _normal(cwd)
     cover = _cover(path, [*_visible(), *binds])
     if cover is not None and os.path.isdir(_under(cover.source, cover.target, path)):
@@ -273,7 +282,7 @@ def _check_directory(cwd: str, binds: list[_Bind]) -> None:
     )
 
 
-def _cover(path: str, binds: Iterable[_Bind]) -> _Bind | None:
+def _cover(path: str, binds: Iterable[Bound]) -> Bound | None:
     """Return the innermost bind that a path lies in."""
     around = [bind for bind in binds if _is_inside(path, bind.target) and bind.access != "link"]
     return max(around, key=lambda bind: len(bind.target), default=None)

@@ -73,7 +73,12 @@ def test_messages(data: dict[str, Any], message: str) -> None:
         ({"network": {"allow": []}}, {"network.allow": "must not be empty"}),
         ({"network": {"alow": ["a.example:1"]}}, {"network.alow": "unknown key 'alow'; did you mean 'allow'?"}),
         ({"network": {"allow": ["a.example"]}}, {"network.allow": "a.example: write host:port, with a port from"}),
-        ({"network": {"allow": ["@npm"]}}, {"network.allow": "@npm: sets of hosts are not there yet"}),
+        (
+            {"network": {"allow": ["@nmp"]}},
+            {"network.allow": "@nmp: there is no such set of hosts; there are @npm and"},
+        ),
+        ({"install": {"allow": ["@npm"]}}, {"install.allow": "@npm: the registries are reached anyway"}),
+        ({"install": {"scripts": ["-g"]}}, {"install.scripts.0": "the name of a package of npm or Python"}),
         ({"network": {"allow": ["10.0.0.1:1"]}}, {"network": "10.0.0.1:1: 10.0.0.1 is a private"}),
         ({"start": "on_demand"}, {"start": 'must be "on-demand" or "eager"; did you mean "on-demand"?'}),
         ({"budget": {"restarts": 1.5}}, {"budget.restarts": "must be an integer, not a number"}),

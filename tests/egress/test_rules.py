@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisord_mcp.egress.rules import MOST_RULES, Egress, Kind, normal, parse_rule, parse_rules
+from supervisord_mcp.egress.rules import MOST_RULES, Egress, Kind, Rule, normal, parse_rule, parse_rules
 
 LABEL = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
 NAME = st.lists(LABEL, min_size=1, max_size=5).map(".".join).filter(lambda name: name != "localhost")
@@ -141,11 +141,14 @@ def test_the_reason_tells_a_wrong_port_from_a_wrong_host() -> None:
     assert "not in the rules" in rules.match("c.d", 443).reason
 
 
-def test_named_sets_come_from_the_caller() -> None:
-    named = {"@npm": ["registry.example:443"], "@pypi": ["a.example:443", "@npm"]}
-    assert [str(rule) for rule in parse_rules(["@npm", "x.y:1", "@npm"], named)] == ["registry.example:443", "x.y:1"]
-    with pytest.raises(ValueError, match="@npm"):
-        parse_rules(["@pypi"], named)
+def test_what_the_configuration_of_another_program_names_may_lead_anywhere_but_to_credentials() -> None:
+    rule = Rule(Kind.NAME, "registry.example", 443, private=True, trusted=True)
+    for address in ("10.0.0.1", "127.0.0.1", "203.0.113.80", "169.254.1.1", "::1", "fd00::1"):
+        assert rule.objection(ipaddress.ip_address(address)) == ""
+    assert "metadata" in rule.objection(ipaddress.ip_address("169.254.169.254"))
+    assert "metadata" in rule.objection(ipaddress.ip_address("::ffff:169.254.169.254"))
+    assert Egress((rule,)).match("registry.example", 443).rule == rule
+    assert not Egress((rule,)).match("10.0.0.1", 443).allowed
 
 
 def test_names_of_the_world_have_one_spelling() -> None:

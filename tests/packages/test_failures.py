@@ -50,3 +50,19 @@ def test_only_the_last_lines_are_shown() -> None:
     assert "line 49" in message
     assert "line 42" in message
     assert "line 41" not in message
+
+
+def test_hosts_that_were_refused_are_named_with_what_allows_them() -> None:
+    error = install_failure("server", "exit 1", ["client error (Connect)"], ("a.test:443", "b.test:80"))
+    assert "it was not let to a.test:443, b.test:80" in error.message
+    assert error.remedy.endswith('install = { allow = ["a.test:443", "b.test:80"] }')
+    assert not error.retryable, "it would be refused again"
+
+
+@pytest.mark.parametrize(
+    "line", ["hint: `x` (v1.0) has no usable wheels", "because building from source is disabled for x"]
+)
+def test_what_has_to_be_built_is_said(line: str) -> None:
+    error = install_failure("server", "exit 1", [line])
+    assert "scripts" in error.remedy
+    assert not error.retryable

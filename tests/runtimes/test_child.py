@@ -108,3 +108,4 @@ async def test_a_companion_ends_with_the_child() -> None:
     assert companion.calls == ["close"]
     await child.aclose()
     assert companion.calls == ["close", "aclose"]
+    assert child.refused() == ()

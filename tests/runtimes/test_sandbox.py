@@ -11,7 +11,7 @@ import pytest
 from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes.base import LaunchSpec, Mount
-from supervisord_mcp.runtimes.sandbox import HOME, Data, Features, Step, steps
+from supervisord_mcp.runtimes.sandbox import HOME, Bound, Data, Features, Step, steps
 from supervisord_mcp.runtimes.seccomp import Policy
 
 ALL = Features(disable_userns=True, size=True)
@@ -22,7 +22,7 @@ def _steps(*mounts: Mount, read_only: tuple[str, ...] = (), cwd: str | None = No
 
 
 def _binds(built: list[Step], below: str) -> list[tuple[str, str, str]]:
-    words = [step for step in built if isinstance(step, tuple)]
+    words = [step.words if isinstance(step, Bound) else step for step in built if not isinstance(step, Data)]
     binds = [step for step in words if step[0] in ("--bind", "--ro-bind", "--symlink")]
     return [(kind, source, target) for kind, source, target in binds if target.startswith(below)]
 
@@ -40,7 +40,7 @@ def test_parents_come_before_children_and_the_root_is_closed_last(tmp_path: Path
     ]
     assert built[-2:] == [("--remount-ro", "/"), ("--chdir", HOME)]
     home = next(n for n, step in enumerate(built) if isinstance(step, tuple) and step[-2:] == ("--tmpfs", HOME))
-    assert home < built.index(("--bind", f"{top}/a", f"{top}/a"))
+    assert home < built.index(Bound(f"{top}/a", f"{top}/a", "rw", granted=True))
 
 
 def test_what_is_visible_already_is_not_bound_again(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_links_are_made_again(tmp_path: Path) -> None:
 
 def test_a_mount_may_have_another_place(tmp_path: Path) -> None:
     built = _steps(Mount(str(tmp_path), "ro", "/data/here"), cwd="/data/here")
-    assert ("--ro-bind", str(tmp_path), "/data/here") in built
+    assert Bound(str(tmp_path), "/data/here", "ro", granted=True) in built
     assert built[-1] == ("--chdir", "/data/here")
     assert _steps(Mount(str(tmp_path), "ro", "/data/here"), cwd="/data")[-1] == ("--chdir", "/data")
 

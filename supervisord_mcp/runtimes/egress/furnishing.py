@@ -43,9 +43,15 @@ class Furnisher:
                     raise IsolationError(
                         f"server {server} was not started: {error.message}", remedy=error.remedy
                     ) from error
-                child.attach(EgressProxy(server, network, sockets, self._around))
+                proxy = EgressProxy(server, network, sockets, self._around)
+                child.attach(proxy)
+                child.gatekeeper = proxy
 
             yield furnish
+
+    def rest(self) -> None:
+        """Begin to release what is kept for the next launch, unless one goes on."""
+        self._agent.rest()
 
     async def aclose(self) -> None:
         """Release what is kept for the next launch."""

@@ -83,6 +83,12 @@ class NamespaceAgent:
                 raise
         return sockets
 
+    def rest(self) -> None:
+        """Begin to end the program now, unless a sandbox is being set up: no other is expected soon."""
+        if self._users == 0:
+            self._cancel_timer()
+            self._retire()
+
     async def aclose(self) -> None:
         """End the program."""
         self._cancel_timer()

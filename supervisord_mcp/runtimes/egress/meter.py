@@ -10,6 +10,8 @@ Outcome = Literal["passed", "refused", "failed"]
 
 #: Reports that a server may cause at once, and each second after that: a refusal in a loop must not fill a log.
 _REPORTS_AT_ONCE, _REPORTS_PER_SECOND = 40, 4
+#: Places that are remembered as refused.
+_MOST_REFUSED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Meter:
 
     def __init__(self, server: str, report: Report, clock: Callable[[], float]) -> None:
         self.usage = Usage()
+        #: The first places that were refused, as a person reads them.
+        self.refused: tuple[str, ...] = ()
         self._server = server
         self._report = report
         self._clock = clock
@@ -84,10 +88,13 @@ class Meter:
         """Count an attempt that is over, and report it; ``traffic`` is what was sent and received."""
         self.usage.refused += outcome == "refused"
         self.usage.failed += outcome == "failed"
+        # A name may be any bytes that a program made up.
+        shown = "".join(sign if "!" <= sign <= "~" else "?" for sign in host)[:253]
+        place = f"{shown}:{port}" if port else shown
+        if outcome == "refused" and shown and place not in self.refused and len(self.refused) < _MOST_REFUSED:
+            self.refused += (place,)
         if self._pace.take(self._clock()) > 0:
             self._unreported += 1
             return
-        # A name may be any bytes that a program made up.
-        shown = "".join(sign if "!" <= sign <= "~" else "?" for sign in host)[:253]
         left_out, self._unreported = self._unreported, 0
         self._report(Contact(self._server, shown, port, outcome, reason, *traffic, left_out))

@@ -22,6 +22,7 @@ PROXY, SOCKS, DNS = 3128, 1080, 53
 #: Ports that ``internet`` serves to programs that know no proxy; the others are reached through a proxy only.
 INTERNET_PORTS = (22, 80, 443, 9418)
 _ANY4, _ANY6, _LOCAL = "0.0.0.0", "::", "127.0.0.1"
+PROXY_URL = f"http://{_LOCAL}:{PROXY}"
 #: Names below wildcards that have an address at a time. The oldest goes first; its address comes again much later.
 MOST_NAMES = 4096
 
@@ -127,7 +128,7 @@ def proxy_environment(env: Iterable[tuple[str, str]] = ()) -> tuple[tuple[str, s
     A proxy answers a refusal with its reason, where a name that does not exist says nothing. ``ALL_PROXY`` is the HTTP
     proxy too: with a SOCKS proxy there, clients that lack the library for it do not even start.
     """
-    url, local = f"http://{_LOCAL}:{PROXY}", f"localhost,{_LOCAL},::1"
+    url, local = PROXY_URL, f"localhost,{_LOCAL},::1"
     wanted = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), url)
     wanted |= {"NO_PROXY": local}
     wanted |= {name.lower(): value for name, value in wanted.items()}

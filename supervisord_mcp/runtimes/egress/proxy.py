@@ -22,7 +22,7 @@ from supervisord_mcp.runtimes.egress import heads
 from supervisord_mcp.runtimes.egress.clienthello import Hello
 from supervisord_mcp.runtimes.egress.heads import HeadError, Target
 from supervisord_mcp.runtimes.egress.meter import Bucket, Contact, Meter, Outcome, Usage
-from supervisord_mcp.runtimes.egress.outside import Outside, connect_first
+from supervisord_mcp.runtimes.egress.outside import Outside, connect_first, connect_through
 from supervisord_mcp.runtimes.egress.plan import DNS, PROXY, SOCKS, Names
 from supervisord_mcp.runtimes.egress.relay import RefusedError, Relay, reset
 from supervisord_mcp.runtimes.egress.resolver import Resolver
@@ -99,6 +99,11 @@ class EgressProxy:
     def usage(self) -> Usage:
         """What the server has used so far."""
         return self._meter.usage
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The first places that the server was refused."""
+        return self._meter.refused
 
     def close(self) -> None:
         """Close every listener, and begin to end every connection. Idempotent."""
@@ -218,6 +223,8 @@ class EgressProxy:
         if verdict.rule is None:
             raise _NoWayError(403, verdict.reason)
         try:
+            if (via := verdict.rule.via) is not None:
+                return verdict.rule, await connect_through(self._around.outside, via, normal(host), target.port)
             addresses = await self._addresses(host, verdict.rule)
             return verdict.rule, await connect_first(self._around.outside, addresses, target.port)
         except TimeoutError:

@@ -98,7 +98,13 @@ class LandlockRuntime(Runtime):
     def uncovered(self, spec: LaunchSpec) -> tuple[str, ...]:
         """Return what the kernel's version of Landlock does not hold a child back from."""
         own_user = self._identities is not None
-        return abi.uncovered(ruleset.version(), network=spec.network == "host", own_user=own_user)
+        protected = any(mount.access == "rw" and mount.protected for mount in spec.mounts)
+        below = ("hooks and settings in what it may write, which other programs run",) if protected else ()
+        return (*abi.uncovered(ruleset.version(), network=spec.network == "host", own_user=own_user), *below)
+
+    def identity(self, name: str) -> Identity | None:
+        """Return the user that a child of this name runs as; None where it is the daemon's own."""
+        return None if self._identities is None else self._identities.of(name)
 
     def available(self) -> Available:
         """Return the means for limits that there are without a namespace."""
@@ -107,7 +113,7 @@ class LandlockRuntime(Runtime):
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
         self._check(spec)
-        identity = None if self._identities is None else self._identities.of(spec.name)
+        identity = self.identity(spec.name)
         restraint = Restraint(spec, self.available(), self._groups, identity)
         auditor = (
             Auditor(spec.name, _policy(spec), self._denied, sandbox.shown_paths(spec)) if spec.seccomp.audit else None

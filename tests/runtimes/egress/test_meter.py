@@ -38,3 +38,15 @@ def test_reports_have_a_pace_and_say_what_was_left_out() -> None:
     meter.note("b\n.test", 443, "passed", traffic=(1, 2))
     assert told[-1] == Contact("files", "b?.test", 443, "passed", "", 1, 2, 60)
     assert (meter.usage.refused, meter.usage.failed) == (100, 0)
+
+
+def test_the_first_places_that_were_refused_are_remembered() -> None:
+    meter = Meter("files", lambda contact: None, lambda: 0.0)
+    meter.note("fine.test", 443, "passed")
+    meter.note("down.test", 443, "failed", "no answer")
+    meter.note("", 0, "refused", "too many connections")
+    for number in range(20):
+        for _ in range(2):
+            meter.note(f"{number}\n.test", 443, "refused", "because")
+    meter.note("name.test", 0, "refused", "because")
+    assert meter.refused == tuple(f"{number}?.test:443" for number in range(8))

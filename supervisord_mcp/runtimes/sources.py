@@ -1,0 +1,99 @@
+"""What a sandbox shows of the machine, opened once: nothing that happens to a path later changes what is shown.
+
+A source is opened without following any symbolic link, bubblewrap is given the descriptor where it takes one, and when
+the sandbox is complete each place in it is compared with what was opened, before the server runs.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from supervisord_mcp.errors import IsolationError, LaunchError
+from supervisord_mcp.runtimes.descriptors import Descriptors
+from supervisord_mcp.runtimes.openat2 import IN_ROOT, NO_MAGICLINKS, NO_SYMLINKS, open_path
+from supervisord_mcp.runtimes.sandbox import Bound, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What was opened for a place in the sandbox, and whether it must be read-only there."""
+
+    bound: Bound
+    device: int
+    inode: int
+
+
+def open_sources(
+    built: Sequence[Step], descriptors: Descriptors, *, by_descriptor: bool
+) -> tuple[list[Step], list[Opened]]:
+    """Given the steps of a sandbox, return them with every source opened, and what was opened.
+
+    ``by_descriptor`` is whether bubblewrap takes descriptors. Raise `LaunchError` that names what cannot be opened.
+    """
+    steps: list[Step] = []
+    opened: list[Opened] = []
+    for step in built:
+        if not isinstance(step, Bound):
+            steps.append(step)
+            continue
+        source = step.source if step.granted else os.path.realpath(step.source)
+        descriptor = _open(source, step)
+        descriptors.inherit(descriptor) if by_descriptor else descriptors.keep(descriptor)
+        status = os.fstat(descriptor)
+        opened.append(Opened(step, status.st_dev, status.st_ino))
+        kind = "--ro-bind" if step.access == "ro" else "--bind"
+        steps.append((f"{kind}-fd", str(descriptor), step.target) if by_descriptor else (kind, source, step.target))
+    return steps, opened
+
+
+def verify_sources(inner: int, opened: Sequence[Opened]) -> None:
+    """Given the first process of a complete sandbox, raise `IsolationError` if it shows something else than was opened.
+
+    What must be read-only is looked at as well.
+    """
+    try:
+        root = os.open(f"/proc/{inner}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise IsolationError(f"the files of the sandbox cannot be examined: {error.strerror}") from error
+    try:
+        for each in opened:
+            _verify(root, each)
+    finally:
+        os.close(root)
+
+
+def _open(source: str, bound: Bound) -> int:
+    try:
+        return open_path(source, NO_SYMLINKS | NO_MAGICLINKS)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise LaunchError(
+                f"mount of {source}: a symbolic link is on the way to it, which was not there when it was looked up",
+                remedy="See who can change its directories; then start the server again.",
+                retryable=False,
+            ) from error
+        raise LaunchError(
+            f"mount of {bound.source}: {error.strerror}", remedy="Check `mounts`.", retryable=False
+        ) from error
+
+
+def _verify(root: int, opened: Opened) -> None:
+    target = opened.bound.target
+    try:
+        descriptor = open_path(target.lstrip("/"), IN_ROOT | NO_MAGICLINKS, root)
+    except OSError as error:
+        raise IsolationError(f"the sandbox does not show {target} as it was told to: {error.strerror}") from error
+    try:
+        status = os.fstat(descriptor)
+        if (status.st_dev, status.st_ino) != (opened.device, opened.inode):
+            raise IsolationError(
+                f"the sandbox shows something else at {target} than {opened.bound.source} was when it was opened",
+                remedy="See who changes its directories while the server starts.",
+            )
+        if opened.bound.access == "ro" and not os.fstatvfs(descriptor).f_flag & os.ST_RDONLY:
+            raise IsolationError(f"the sandbox lets the server write {target}, which is to be read-only")
+    finally:
+        os.close(descriptor)
