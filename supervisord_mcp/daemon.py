@@ -110,6 +110,7 @@ class Daemon:
         self._loading = anyio.Lock()
         self._marker = marker_prefix(paths)
         self._origins = loaded.origins
+        self._reached: set[tuple[str, str, int]] = set()
 
     async def run(self, endpoint: Endpoint) -> None:
         """Serve until told to end."""
@@ -257,13 +258,24 @@ class Daemon:
 
     def _note_contact(self, contact: Contact) -> None:
         """Tell what a sandbox with rules did not reach: its program may well keep the reason to itself."""
-        if contact.outcome == "passed" or contact.server not in self._config.servers:
+        if contact.server not in self._config.servers:
+            return
+        if contact.outcome == "passed":
+            self._note_reached(contact)
             return
         target = f"{contact.host}:{contact.port}" if contact.port else contact.host
         left_out = f" (and {contact.unreported} more before it)" if contact.unreported else ""
         self._logs[contact.server].write("smcp", f"egress {contact.outcome} {target}: {contact.reason}{left_out}")
         data = {"host": contact.host, "port": contact.port, "outcome": contact.outcome, "cause": contact.reason}
         self._observers.publish(Event("egress", contact.server, data))
+
+    def _note_reached(self, contact: Contact) -> None:
+        """Tell once which host an audited server reached."""
+        place = (contact.server, contact.host, contact.port)
+        if self._config.servers[contact.server].seccomp.audit and place not in self._reached:
+            self._reached.add(place)
+            data = {"host": contact.host, "port": contact.port, "outcome": "passed", "cause": ""}
+            self._observers.publish(Event("egress", contact.server, data))
 
     def _note_notice(self, notice: Notice) -> None:
         """Tell what an audited server asked of the kernel in vain."""
