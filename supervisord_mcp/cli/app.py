@@ -126,12 +126,12 @@ PROFILE_COMMANDS: Final = (
     Command("list", profile.list_profiles, "", ("smcp profile list", "smcp profile list --json | jq '.[].name'")),
     Command("show", profile.show, "", ("smcp profile show git", "smcp profile show git --resolved")),
     Command("diff", profile.diff, "", ("smcp profile diff default strict",)),
-    Command("suggest", profile_suggest.suggest, "", ("smcp profile suggest git > draft.toml",)),
-    Command("test", profile_test.try_profile, "", ("smcp profile test default", "smcp profile test strict --all")),
     Command("lint", profile.lint, "", ("smcp profile lint", "smcp profile lint mine ./draft.toml")),
     Command(
         "new", profile.new, "", ("smcp profile new mine --extends node-net", '"$EDITOR" "$(smcp profile new mine)"')
     ),
+    Command("test", profile_test.try_profile, "", ("smcp profile test default", "smcp profile test strict --all")),
+    Command("suggest", profile_suggest.suggest, "", ("smcp profile suggest git > draft.toml",)),
 )
 GROUPS: Final = {"config": CONFIG_COMMANDS, "profile": PROFILE_COMMANDS}
 
