@@ -10,6 +10,9 @@ Era = Literal["legacy", "modern"]
 
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 NEWEST_LEGACY = LEGACY_VERSIONS[-1]
+#: Revisions without a handshake that we speak, the newest last.
+MODERN_VERSIONS = ("2026-07-28",)
+NEWEST_MODERN = MODERN_VERSIONS[-1]
 #: The only revision whose lines may be arrays (protocol.md 2.2).
 BATCH_VERSION = "2025-03-26"
 
