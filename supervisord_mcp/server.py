@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import signal
 from collections import deque
@@ -80,7 +81,7 @@ class ManagedServer:
         self._around = around
         self._server_log = log
         self._loop = asyncio.get_running_loop()
-        self._mux = Multiplexer(blueprint.key.server, relay=blueprint.relay, known=known)
+        self._mux = Multiplexer(blueprint.key.server, relay=blueprint.relay, known=known, entropy=os.urandom)
         self._life = Lifecycle()
         self._queue: deque[life.Event] = deque()
         self._stepping = False
@@ -383,8 +384,7 @@ class ManagedServer:
     def _connect(self, child: Child) -> Conduit:
         log, rules = self._server_log, self.blueprint
         fittings = Fittings(self._from_child, self._check_congestion)
-        grace = rules.policy.stop_grace
-        self._conduit = Conduit(child, log, fittings, max_message=rules.max_message, grace=grace)
+        self._conduit = Conduit(child, log, fittings, max_message=rules.max_message, grace=rules.policy.stop_grace)
         return self._conduit
 
     def _ended(self, generation: int, status: ExitStatus | None, conduit: Conduit) -> None:
@@ -458,6 +458,8 @@ class ManagedServer:
                     self.last_error = trouble
                     self._server_log.write("smcp", f"not healthy: {trouble}")
                     self._around.observers.publish(Event("health", self.key.server, {"trouble": trouble}))
+            case talk.Alarm(serial, seconds):
+                self._loop.call_later(seconds, lambda: self._apply(self._mux.rang(serial)))
             case talk.Note(kind, text):
                 self.remarks.take(kind, text)
 
@@ -487,7 +489,6 @@ class ManagedServer:
     def _watch_idle(self) -> None:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-            self._idle_timer = None
         timeout = self.blueprint.idle_timeout
         if timeout is None or self._life.state is not State.RUNNING:
             return
@@ -495,5 +496,4 @@ class ManagedServer:
         if unused >= timeout and not self._mux.busy:
             self._event(life.Idle(self._life.generation))
             return
-        wait = timeout if self._mux.busy else timeout - unused
-        self._idle_timer = self._loop.call_later(wait, self._watch_idle)
+        self._idle_timer = self._loop.call_later(timeout - (0 if self._mux.busy else unused), self._watch_idle)

@@ -93,6 +93,14 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
+class Alarm:
+    """Say this number to `Multiplexer.rang` after so many seconds; a number of the past does no harm."""
+
+    serial: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something for the server's log: noise on stdout, an answer nobody waits for, a request that was refused."""
 
@@ -100,4 +108,6 @@ class Note:
     text: str
 
 
-Command = ToServer | ToSession | Opened | Dropped | Remember | Demand | Ready | Refused | Learned | Health | Note
+Command = (
+    ToServer | ToSession | Opened | Dropped | Remember | Demand | Ready | Refused | Learned | Health | Alarm | Note
+)

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Raw
 
 from supervisord_mcp.protocol import jsonrpc, mcp, requests
+from supervisord_mcp.protocol.alarms import Alarms
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.callbacks import Callbacks
 from supervisord_mcp.protocol.catalogue import Catalogue
@@ -27,6 +28,8 @@ from supervisord_mcp.protocol.pending import HeldMessages, Pending
 from supervisord_mcp.protocol.subscriptions import Subscriptions
 from supervisord_mcp.protocol.tasks import BY_ID, Tasks
 
+#: Gives as many random bytes as asked for: what must not be guessed is made of them.
+Entropy = Callable[[int], bytes]
 #: Sends one kind of request to the child.
 Forward = Callable[[Attachment, Message, bytes], list[Command]]
 
@@ -38,8 +41,10 @@ class Conversation:
     host, and the host's own capabilities are what the child is told.
     """
 
-    def __init__(self, server: str, *, relay: bool, known: Catalogue | None) -> None:
+    def __init__(self, server: str, *, relay: bool, known: Catalogue | None, entropy: Entropy) -> None:
         self.server = server
+        self.entropy = entropy
+        self.alarms = Alarms()
         self.sessions: dict[SessionKey, Attachment] = {}
         self.pending: dict[int, Pending] = {}
         self.held = HeldMessages()

@@ -14,17 +14,20 @@ from supervisord_mcp.protocol import jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import Attachment, State
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import Command, Demand, SessionKey, ToSession
-from supervisord_mcp.protocol.conversation import Conversation
+from supervisord_mcp.protocol.conversation import Conversation, Entropy
 from supervisord_mcp.protocol.downstream import Downstream
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.upstream import Upstream
 
 
 class Multiplexer:
-    """The conversation of one instance; ``relay`` as in `Conversation`, ``known`` is the stored catalogue."""
+    """The conversation of one instance.
 
-    def __init__(self, server: str, *, relay: bool = False, known: Catalogue | None = None) -> None:
-        self._talk = Conversation(server, relay=relay, known=known)
+    ``relay`` as in `Conversation`, ``known`` is the stored catalogue, ``entropy`` gives as many random bytes as asked.
+    """
+
+    def __init__(self, server: str, *, entropy: Entropy, relay: bool = False, known: Catalogue | None = None) -> None:
+        self._talk = Conversation(server, relay=relay, known=known, entropy=entropy)
         self._downstream = Downstream(self._talk)
         self._upstream = Upstream(self._talk)
 
@@ -78,6 +81,10 @@ class Multiplexer:
     def from_server(self, line: bytes | Oversized) -> list[Command]:
         """The child sent a line."""
         return self._upstream.from_server(line)
+
+    def rang(self, serial: int) -> list[Command]:
+        """The time of an `Alarm` has come."""
+        return self._talk.alarms.rang(serial)
 
     def attach(self, key: SessionKey, state: State | None = None) -> list[Command]:
         """A host is there; ``state`` is what it had before the daemon was restarted."""

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import (
+    Alarm,
     Command,
     Dropped,
     Note,
@@ -221,7 +222,7 @@ class Talk:
     """One conversation. ``notes`` and ``others`` collect the commands that are not messages."""
 
     def __init__(self, server: str = "s", *, relay: bool = False, known: Catalogue | None = None) -> None:
-        self.mux = Multiplexer(server, relay=relay, known=known)
+        self.mux = Multiplexer(server, relay=relay, known=known, entropy=self._entropy)
         self.server = Server(self)
         self.notes: list[Note] = []
         self.others: list[Command] = []
@@ -230,6 +231,9 @@ class Talk:
         self._last_key = 0
         self._upstream: set[Json] = set()
         self._waiting: dict[SessionKey, list[bytes]] = {}
+        self._now = 0.0
+        self._alarms: list[tuple[float, int]] = []
+        self._drawn = 0
 
     def __enter__(self) -> Talk:
         return self
@@ -324,6 +328,24 @@ class Talk:
         self._tell("the child is being stopped")
         self._apply(self.mux.stopping())
 
+    # Time and chance
+
+    def passes(self, seconds: float) -> None:
+        """Let time pass: what the multiplexer asked to be woken for is said, in its order."""
+        self._tell(f"{seconds} s pass")
+        end = self._now + seconds
+        while due := [alarm for alarm in self._alarms if alarm[0] <= end]:
+            alarm = min(due)
+            self._alarms.remove(alarm)
+            self._now = alarm[0]
+            self._apply(self.mux.rang(alarm[1]))
+        self._now = end
+
+    def _entropy(self, size: int) -> bytes:
+        # Nothing random in tests, and never the same twice.
+        self._drawn += 1
+        return self._drawn.to_bytes(size)
+
     def gives_up(self, text: str = "no child will come") -> None:
         """No child will come for what is held."""
         self._apply(self.mux.fail_held(text))
@@ -404,6 +426,8 @@ class Talk:
                     self._waiting[key].remove(identity)
                 case Remember(key):
                     self.mux.state(key)
+                case Alarm(serial, seconds):
+                    self._alarms.append((self._now + seconds, serial))
                 case Note(kind, text):
                     self._tell(f"  ({kind}: {text})")
                     self.notes.append(command)
