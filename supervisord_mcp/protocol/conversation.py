@@ -51,8 +51,8 @@ class Conversation:
         self.last_id = 0
         self.level: str | None = None
         self.subscriptions = Subscriptions()
-        self.callbacks = Callbacks(self.sessions, relay=relay)
         self.tasks = Tasks()
+        self.callbacks = Callbacks(self.sessions, self.pending, self.tasks, relay=relay)
         self.discovery = Discovery(self.ask, self.announce, known)
         self._special: dict[str, Forward] = {
             "resources/subscribe": self.subscribe,
@@ -134,10 +134,8 @@ class Conversation:
             return []  # a task is ended by tasks/cancel alone
         text = jsonrpc.object_text({**params, "requestId": b"%d" % upstream})
         cancelled = ToServer(jsonrpc.notification_line("notifications/cancelled", text))
-        if pending.method in mcp.CALLBACK_METHODS and not self.eligible():
-            # The call that was called back for is gone: the server must not stay blocked in it (6.3, pitfall 12).
-            return [*self.callbacks.abandon(), cancelled]
-        return [cancelled]
+        # The call that was called back for is gone: the server must not stay blocked in it (6.3, pitfall 12).
+        return [*self.callbacks.end(upstream), cancelled]
 
     # Handshake, lists, log level
 

@@ -52,7 +52,9 @@ class Downstream:
         """A message cannot be read: tell the host, and the child if it was the answer to its question."""
         if not seen.answers or seen.asks:
             return [self._malformed(attachment, seen.identity, code, text)]
-        lost = self._talk.callbacks.answer_lost(seen.identity, f"the answer of the host is lost: {text}")
+        lost = self._talk.callbacks.answer_lost(
+            attachment.key, seen.identity, f"the answer of the host is lost: {text}"
+        )
         return [*lost, self._malformed(attachment, None, code, text)]
 
     def _unparsed(self, attachment: Attachment, line: bytes, error: FramingError) -> list[Command]:
@@ -115,7 +117,7 @@ class Downstream:
 
     def _handle(self, attachment: Attachment, message: Message) -> list[Command]:
         if message.method is None:
-            return self._talk.callbacks.answered(message)
+            return self._talk.callbacks.answered(attachment.key, message)
         identity = message.id
         try:
             if identity is None:
@@ -183,7 +185,7 @@ class Downstream:
             case "notifications/cancelled":
                 return self._cancelled(attachment, message)
             case "notifications/progress":
-                return self._talk.callbacks.progress(message)
+                return self._talk.callbacks.progress(attachment.key, message)
             case "notifications/roots/list_changed" if not self._talk.callbacks.relay:
                 return []
         message.params()

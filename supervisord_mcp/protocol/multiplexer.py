@@ -104,7 +104,7 @@ class Multiplexer:
             return []
         self._talk.held.drop(key)
         commands = self._cancel_all(attachment, "the host is gone")
-        commands += self._talk.callbacks.abandon() if self._talk.callbacks.relay else []
+        commands += self._talk.callbacks.leave(key)
         for uri in self._talk.subscriptions.leave(key):
             commands += self._talk.unsubscribe_upstream(uri)
         self._talk.tasks.leave(key)
