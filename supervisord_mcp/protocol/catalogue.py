@@ -28,6 +28,11 @@ class Catalogue:
         return declared if isinstance(declared, dict) else {}
 
     @property
+    def version(self) -> str:
+        """The revision that the server speaks; empty if it did not say."""
+        return jsonrpc.string_of(jsonrpc.members_of(self.handshake).get("protocolVersion")) or ""
+
+    @property
     def offers(self) -> int:
         """How many tools, prompts, resources and templates are listed."""
         return sum(map(len, self.lists.values()))

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from supervisord_mcp.protocol import jsonrpc, mcp, requests
+from supervisord_mcp.protocol import conversion, jsonrpc, mcp, requests
 from supervisord_mcp.protocol.alarms import Alarms
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.callbacks import Callbacks
@@ -72,7 +72,7 @@ class Conversation:
         return [*attachment.answer(identity, jsonrpc.error_line(identity, code, text, data))]
 
     @staticmethod
-    def succeed(attachment: Attachment, identity: bytes, result: bytes = b"{}") -> list[Command]:
+    def succeed(attachment: Attachment, identity: bytes, result: Text = b"{}") -> list[Command]:
         """Answer a request of a host with a result of the daemon's own."""
         return [*attachment.answer(identity, jsonrpc.result_line(identity, result))]
 
@@ -144,9 +144,12 @@ class Conversation:
         handshake = self.discovery.handshake
         assert handshake is not None
         told = mcp.server_capabilities(self.discovery.capabilities, attachment.version)
+        said = jsonrpc.members_of(handshake)
+        if "serverInfo" in said:
+            said["serverInfo"] = Raw(conversion.older_implementation(said["serverInfo"], attachment.version))
         result = jsonrpc.object_text(
             {
-                **jsonrpc.members_of(handshake),
+                **said,
                 "protocolVersion": jsonrpc.text_of(attachment.version),
                 "capabilities": jsonrpc.text_of(told),
             }
@@ -185,6 +188,12 @@ class Conversation:
         if "error" not in answer.members:
             return []
         return [Note("logging", f"the server refused log level {self.level}")]
+
+    def told(self, attachment: Attachment, method: str, result: Text) -> Text:
+        """Given a result of the server, return it in words of the host's revision (6.6)."""
+        if attachment.version >= self.discovery.version:
+            return result
+        return conversion.older(method, result, attachment.version)
 
     # Subscriptions
 

@@ -36,6 +36,7 @@ class Discovery:
         self.handshaking = False
         self.handshake: bytes | None = known.handshake if known else None
         self.capabilities: dict[str, Any] = known.capabilities if known else {}
+        self.version = known.version if known else ""
         self._lists: dict[str, tuple[bytes, ...]] = {}
         self._offered = 0
         self._outstanding = 0
@@ -105,6 +106,7 @@ class Discovery:
             return [Refused(f"speaks protocol version {version!r}, which smcp does not know")]
         capabilities = jsonrpc.value_of(members.get("capabilities"))
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self.version = version
         self.handshake = bytes(result)
         self.handshaking = False
         self.ready = True

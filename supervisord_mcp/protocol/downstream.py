@@ -150,7 +150,8 @@ class Downstream:
             stored = known.answer(message.method)
             if stored is not None and requests.cursor(message.params()) is None:
                 attachment.lists.asked(message.method, None)
-                return self._talk.succeed(attachment, identity, stored)
+                told = self._talk.told(attachment, message.method, stored)
+                return self._talk.succeed(attachment, identity, told)
         return self._pass_on(attachment, message, identity)
 
     def _initialize(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:

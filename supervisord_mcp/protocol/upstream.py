@@ -126,6 +126,9 @@ class Upstream:
         attachment = self._talk.sessions[pending.session]
         if pending.augmented or pending.method in _READ:
             self._read_answer(attachment, pending, message, upstream)
+        if attachment.version < self._talk.discovery.version and "result" in message.members:
+            told = self._talk.told(attachment, pending.method, message.members["result"])
+            message.members["result"] = Raw(told)
         message.members["id"] = Raw(pending.identity)
         return [*attachment.answer(pending.identity, jsonrpc.encode(message.members))]
 

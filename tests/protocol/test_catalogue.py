@@ -47,6 +47,11 @@ def test_what_is_damaged_or_of_another_version_is_nothing(data: bytes) -> None:
     assert catalogue.load(data) is None
 
 
+def test_the_revision_of_the_server() -> None:
+    assert Catalogue(HANDSHAKE).version == "2025-11-25"
+    assert Catalogue(b"{}").version == ""
+
+
 def test_lists_that_are_not_known_are_left_out() -> None:
     loaded = catalogue.load(b'{"format":1,"handshake":{"a":1},"lists":{"tools/list":[1],"widgets/list":[2]}}')
     assert loaded == Catalogue(b'{"a":1}', {"tools/list": (b"1",)})
