@@ -11,6 +11,7 @@ from enum import Enum
 import msgspec
 
 from supervisord_mcp.protocol.catalogue import Catalogue
+from supervisord_mcp.protocol.eras.probe import Verdict
 
 #: Names a session towards the multiplexer; unique for the life of the daemon.
 SessionKey = int
@@ -78,6 +79,18 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Respawn:
+    """Another child is needed in place of this one, which did nothing wrong: it was spoken to in the wrong era."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """It is known which eras the server speaks, or known better than before."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
 class Learned:
     """The catalogue of the instance changed; ``changed`` names the capabilities whose lists differ from before."""
 
@@ -109,5 +122,18 @@ class Note:
 
 
 Command = (
-    ToServer | ToSession | Opened | Dropped | Remember | Demand | Ready | Refused | Learned | Health | Alarm | Note
+    ToServer
+    | ToSession
+    | Opened
+    | Dropped
+    | Remember
+    | Demand
+    | Ready
+    | Refused
+    | Respawn
+    | Judged
+    | Learned
+    | Health
+    | Alarm
+    | Note
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Raw
 
@@ -22,7 +22,7 @@ from supervisord_mcp.protocol.commands import (
     ToServer,
     ToSession,
 )
-from supervisord_mcp.protocol.discovery import Discovery
+from supervisord_mcp.protocol.discovery import Discovery, Ways
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 from supervisord_mcp.protocol.pending import HeldMessages, Pending
 from supervisord_mcp.protocol.subscriptions import Subscriptions
@@ -32,6 +32,40 @@ from supervisord_mcp.protocol.tasks import BY_ID, Tasks
 Entropy = Callable[[int], bytes]
 #: Sends one kind of request to the child.
 Forward = Callable[[Attachment, Message, bytes], list[Command]]
+
+
+class Bridge(Protocol):
+    """What is done instead while the child is a modern one (`eras.modern_child`, protocol.md 6.4, column LC to MS)."""
+
+    def opened(self, version: str) -> list[Command]:
+        """The child is ready."""
+
+    def asked(self, params: Text | None) -> bytes:
+        """Return the parameters of a request of the daemon's own."""
+
+    def send(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        """Send a request of a host. Raise `FramingError` if it is malformed."""
+
+    def subscribe(self, uri: str) -> list[Command]:
+        """Ask for updates of a resource; `Conversation.subscribed` takes the answer."""
+
+    def unsubscribe(self, uri: str) -> list[Command]:
+        """Nobody wants updates of a resource any more."""
+
+    def notified(self, message: Message) -> list[Command]:
+        """The child sent a notification that is no progress."""
+
+    def cancel(self, session: SessionKey, identity: bytes) -> list[Command]:
+        """A host gives up a request of which nothing is at the child."""
+
+    def leave(self, session: SessionKey) -> list[Command]:
+        """A host is gone, or moves to another instance."""
+
+    def child_lost(self) -> None:
+        """The child is gone."""
+
+    def __bool__(self) -> bool:
+        """Whether a call goes on of which nothing is at the child."""
 
 
 class Conversation:
@@ -53,7 +87,9 @@ class Conversation:
         self.subscriptions = Subscriptions()
         self.tasks = Tasks()
         self.callbacks = Callbacks(self.sessions, self.pending, self.tasks, relay=relay)
-        self.discovery = Discovery(self.ask, self.announce, known)
+        #: Set by the multiplexer, which knows all parts.
+        self.bridge: Bridge
+        self.discovery = Discovery(server, Ways(self.ask, self.announce, self.alarms, self._welcome), known)
         self._special: dict[str, Forward] = {
             "resources/subscribe": self.subscribe,
             "resources/unsubscribe": self.unsubscribe,
@@ -65,6 +101,14 @@ class Conversation:
     def ready(self) -> bool:
         """Whether the child answered its handshake and takes requests."""
         return self.discovery.ready
+
+    @property
+    def modern(self) -> bool:
+        """Whether the child is known to be a modern one."""
+        return self.discovery.era == "modern"
+
+    def _welcome(self, version: str) -> list[Command]:
+        return self.bridge.opened(version)
 
     @staticmethod
     def fail(attachment: Attachment, identity: bytes, code: int, text: str, data: Any = None) -> list[Command]:
@@ -81,6 +125,8 @@ class Conversation:
     def ask(self, method: str, params: Text | None, reply: Callable[[Message], list[Command]]) -> list[Command]:
         """Send a request of the daemon's own; ``reply`` takes the answer."""
         self.last_id += 1
+        if self.modern:
+            params = self.bridge.asked(params)
         self.pending[self.last_id] = Pending(None, b"", method, reply=reply)
         return [ToServer(jsonrpc.request_line(self.last_id, method, params))]
 
@@ -102,6 +148,8 @@ class Conversation:
         self, attachment: Attachment, message: Message, identity: bytes, task: str | None = None
     ) -> list[Command]:
         assert message.method is not None
+        if self.modern:
+            return self.bridge.send(attachment, message, identity)
         self.last_id += 1
         upstream = self.last_id
         token, augmented = requests.rewrite(message, upstream, self.discovery.capabilities)
@@ -126,6 +174,12 @@ class Conversation:
         if not self.tasks.owns(attachment.key, task):
             return self.fail(attachment, identity, jsonrpc.INVALID_PARAMS, "Task not found")
         return self._send(attachment, message, identity, task)
+
+    def notify(self, message: Message) -> list[Command]:
+        """Pass on a notification of a host, unless it is one that a modern server does not know (protocol.md 1.3)."""
+        if self.modern and message.method in mcp.LEGACY_NOTIFICATIONS:
+            return []
+        return [ToServer(jsonrpc.encode(message.members))]
 
     def cancel_upstream(self, upstream: int, params: Members) -> list[Command]:
         """Cancel a request at the child, and what the child asked back for it."""
@@ -173,7 +227,7 @@ class Conversation:
         A host that never set one counts with the usual level as soon as another one has: it must not be silenced.
         """
         levels = [attachment.level for attachment in self.sessions.values() if attachment.greeted]
-        if not self.ready or "logging" not in self.discovery.capabilities or not levels:
+        if not self.ready or self.modern or "logging" not in self.discovery.capabilities or not levels:
             return []
         if self.level is None and not any(levels):
             return []
@@ -193,6 +247,8 @@ class Conversation:
         """Given a result of the server, return it in words of the host's revision (6.6)."""
         if attachment.version >= self.discovery.version:
             return result
+        if self.discovery.discovered is not None:
+            return conversion.to_legacy(method, result, attachment.version)
         return conversion.older(method, result, attachment.version)
 
     # Subscriptions
@@ -215,10 +271,13 @@ class Conversation:
         return [Remember(attachment.key), *answer, *(self.unsubscribe_upstream(uri) if last else [])]
 
     def _ask_subscription(self, uri: str) -> list[Command]:
+        if self.modern:
+            return self.bridge.subscribe(uri)
         params = jsonrpc.text_of({"uri": uri})
-        return self.ask("resources/subscribe", params, lambda answer: self._subscribed(uri, answer))
+        return self.ask("resources/subscribe", params, lambda answer: self.subscribed(uri, answer))
 
-    def _subscribed(self, uri: str, answer: Message) -> list[Command]:
+    def subscribed(self, uri: str, answer: Message) -> list[Command]:
+        """The server accepted or refused a subscription."""
         if "result" not in answer.members:
             return self._not_subscribed(uri, answer)
         accepted = self.subscriptions.accepted(uri)
@@ -245,6 +304,8 @@ class Conversation:
         """Tell the server that nobody wants updates any more."""
         if not self.ready:
             return []
+        if self.modern:
+            return self.bridge.unsubscribe(uri)
         return self.ask("resources/unsubscribe", jsonrpc.text_of({"uri": uri}), lambda _: [])
 
     def replay_subscriptions(self) -> list[Command]:

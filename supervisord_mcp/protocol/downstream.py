@@ -193,7 +193,7 @@ class Downstream:
         if not attachment.greeted:
             return [Note("host", f"{message.method} came before initialize")]
         if self._talk.ready:
-            return [ToServer(jsonrpc.encode(message.members))]
+            return self._talk.notify(message)
         if self._talk.held or self._talk.discovery.handshaking:
             self._talk.held.add(attachment.key, message)
             return []
@@ -223,4 +223,5 @@ class Downstream:
                 return []  # it cannot be cancelled (protocol.md 2.3)
             self._talk.held.drop(attachment.key, identity)
             self._talk.subscriptions.cancel(attachment.key, identity)
+            commands += self._talk.bridge.cancel(attachment.key, identity)
         return [*commands, Dropped(attachment.key, identity), *attachment.forget(identity)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisord_mcp.errors import FramingError
-from supervisord_mcp.protocol import mcp, questions
+from supervisord_mcp.protocol import asking, mcp
 from tests.protocol.texts import OBJECTS
 
 Json = Any
@@ -22,7 +22,7 @@ AUDIO = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
 
 
 def older(method: str, params: Json, version: str, elicitation: str | None = None) -> Json:
-    return json.loads(bytes(questions.older_params(method, json.dumps(params).encode(), version, elicitation)))
+    return json.loads(bytes(asking.older_params(method, json.dumps(params).encode(), version, elicitation)))
 
 
 @pytest.mark.parametrize("version", mcp.LEGACY_VERSIONS)
@@ -71,17 +71,17 @@ def test_blocks_of_a_sampling_message_become_messages() -> None:
 @given(OBJECTS, st.sampled_from(mcp.LEGACY_VERSIONS), st.sampled_from(["roots/list", "vendor/x", "elicitation/create"]))
 def test_what_needs_no_change_is_the_same_object(text: str, version: str, method: str) -> None:
     params = text.encode()
-    assert questions.older_params(method, params, version) is params
+    assert asking.older_params(method, params, version) is params
 
 
 def test_an_input_request_has_nothing_of_the_handshake_era() -> None:
     params = {**PAGE, "_meta": {"progressToken": 1}, "task": {"ttl": 1}, "elicitationId": "e"}
-    entry = questions.input_request("elicitation/create", json.dumps(params).encode())
+    entry = asking.input_request("elicitation/create", json.dumps(params).encode())
     assert json.loads(entry) == {"method": "elicitation/create", "params": PAGE}
-    assert json.loads(questions.input_request("roots/list", None)) == {"method": "roots/list"}
-    assert json.loads(questions.input_request("roots/list", b'{"a":1e400}')) == {
+    assert json.loads(asking.input_request("roots/list", None)) == {"method": "roots/list"}
+    assert json.loads(asking.input_request("roots/list", b'{"a":1e400}')) == {
         "method": "roots/list",
         "params": {"a": float("inf")},
     }
-    empty = questions.input_request("sampling/createMessage", b"{}")
+    empty = asking.input_request("sampling/createMessage", b"{}")
     assert json.loads(empty) == {"method": "sampling/createMessage", "params": {}}
