@@ -12,21 +12,18 @@ import os
 import random
 import signal
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 
 from supervisord_mcp import reasons
-from supervisord_mcp.catalogues import Catalogues
+from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
 from supervisord_mcp.conduit import Conduit, Fittings
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.logs import Log
-from supervisord_mcp.observer import Event, Observers
+from supervisord_mcp.observer import Event
 from supervisord_mcp.policy import events as life
-from supervisord_mcp.policy.lifecycle import Lifecycle, Policy, State, step
+from supervisord_mcp.policy.lifecycle import Lifecycle, State, step
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol import commands as talk
 from supervisord_mcp.protocol.attachment import State as SessionState
@@ -41,36 +38,6 @@ _log = logging.getLogger(__name__)
 
 #: Above this many bytes waiting for the child, its hosts are not read from.
 CONGESTED = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Spawning:
-    """What a spawn may tell while it goes on: that it installs, and a line of progress for `status`."""
-
-    installing: Callable[[], None]
-    progress: Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Blueprint:
-    """What an instance is made of: its name, its rules, and how a child of it is started."""
-
-    key: InstanceKey
-    policy: Policy
-    relay: bool
-    idle_timeout: float | None
-    max_message: int
-    isolation: str
-    spawn: Callable[[Spawning], Awaitable[Child]]
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What an instance shares with all others."""
-
-    tasks: TaskGroup
-    observers: Observers
-    catalogues: Catalogues
 
 
 class ManagedServer:
@@ -332,7 +299,7 @@ class ManagedServer:
         status: ExitStatus | None = None
         try:
             self._event(life.Spawned(generation))
-            self._apply(self._mux.child_started())
+            self._apply(self._mux.child_started(self.blueprint.terms()))
             status = await child.wait()
         finally:
             with anyio.CancelScope(shield=True):
@@ -341,23 +308,10 @@ class ManagedServer:
             self._ended(generation, status, conduit)
 
     async def _spawn(self, generation: int) -> Child | None:
-        failure: SmcpError | None = None
-        child: Child | None = None
-
         def installing() -> None:
             self._event(life.Installing(generation))
 
-        with self._spawning:
-            try:
-                child = await self.blueprint.spawn(Spawning(installing, self._progress))
-            except SmcpError as error:
-                failure = error
-            except OSError as error:
-                failure = LaunchError(f"server '{self.key.server}' cannot be started: {error}")
-            except Exception as error:  # noqa: BLE001 - a fault of ours with one server must not end the others
-                _log.exception("server '%s' could not be started", self.key.server)
-                text = f"server '{self.key.server}' cannot be started: a fault of smcp, {error!r}"
-                failure = LaunchError(text, retryable=False)
+        child, failure = await self.blueprint.attempt(self._spawning, Spawning(installing, self._progress))
         self._phase = ""
         if child is None:
             self._not_spawned(generation, failure)
@@ -388,6 +342,12 @@ class ManagedServer:
         return self._conduit
 
     def _ended(self, generation: int, status: ExitStatus | None, conduit: Conduit) -> None:
+        if self._mux.doubtful:
+            # It died of being spoken to in an era that it does not know, which is no crash (pitfall 17).
+            self._server_log.write("smcp", "it ended on the first message; the next one is spoken to in the other era")
+            self._event(life.Exited(generation, False, "", blameless=True))
+            self._apply(self._mux.child_lost(""))
+            return
         ending = reasons.ended(self.key.server, self._life, status, conduit.trouble, conduit.tail)
         reason = ending.reason
         self._ailment = ""
@@ -448,6 +408,18 @@ class ManagedServer:
             case talk.Refused(reason):
                 if self._conduit is not None:
                     self._conduit.kill(reason)
+            case talk.Respawn():
+                self._event(life.Replace(self._life.generation))
+            case talk.Alarm(serial, seconds):
+                self._loop.call_later(seconds, lambda: self._apply(self._mux.rang(serial)))
+            case _:
+                self._note(command)
+
+    def _note(self, command: talk.Command) -> None:
+        """Keep or tell what the multiplexer found out."""
+        match command:
+            case talk.Judged(verdict):
+                self.blueprint.judged(verdict)
             case talk.Learned(learnt, changed):
                 self._around.catalogues.save(self.key.server, self.key.digest, learnt)
                 data = {"instance": str(self.key), "changed": list(changed)}
@@ -458,8 +430,6 @@ class ManagedServer:
                     self.last_error = trouble
                     self._server_log.write("smcp", f"not healthy: {trouble}")
                     self._around.observers.publish(Event("health", self.key.server, {"trouble": trouble}))
-            case talk.Alarm(serial, seconds):
-                self._loop.call_later(seconds, lambda: self._apply(self._mux.rang(serial)))
             case talk.Note(kind, text):
                 self.remarks.take(kind, text)
 

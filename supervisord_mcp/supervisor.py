@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from supervisord_mcp import reports
+from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.facts import Facts
@@ -25,7 +26,7 @@ from supervisord_mcp.protocol.commands import SessionKey
 from supervisord_mcp.protocol.control import ServerEntry, ServerStatus
 from supervisord_mcp.reports import matters
 from supervisord_mcp.runtimes.base import Child
-from supervisord_mcp.server import Blueprint, ManagedServer, Spawning, Surroundings
+from supervisord_mcp.server import ManagedServer
 
 _log = logging.getLogger(__name__)
 

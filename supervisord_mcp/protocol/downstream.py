@@ -8,7 +8,7 @@ from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, mcp, requests, salvage
 from supervisord_mcp.protocol.attachment import Attachment, Batch, Greeting
 from supervisord_mcp.protocol.catalogue import items_of
-from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, SessionKey, ToServer, ToSession
+from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, SessionKey, ToSession
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.framing import KEPT, Oversized
 from supervisord_mcp.protocol.jsonrpc import Message

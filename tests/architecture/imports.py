@@ -14,8 +14,10 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
     frozenset({"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "endpoint", "facts"}),
-    frozenset({"packages", "catalogues", "logs", "journal", "metrics", "reasons", "examination", "probes"}),
-    frozenset({"doctor", "launch", "session", "conduit", "remarks"}),
+    frozenset(
+        {"packages", "catalogues", "verdicts", "logs", "journal", "metrics", "reasons", "examination", "probes"}
+    ),
+    frozenset({"blueprint", "doctor", "launch", "session", "conduit", "remarks"}),
     frozenset({"server"}),
     frozenset({"reports"}),
     frozenset({"supervisor"}),

@@ -254,7 +254,7 @@ class Talk:
         *,
         relay: bool = False,
         known: Catalogue | None = None,
-        terms: Terms = Terms(),  # noqa: B008 - frozen
+        terms: Terms = Terms(),
     ) -> None:
         self.mux = Multiplexer(server, relay=relay, known=known, entropy=self._entropy)
         self.terms = terms

@@ -218,7 +218,7 @@ class Driver:
 
     @staticmethod
     def _given(call: Call) -> dict[str, Text]:
-        """Return what the present round adds: the answers, and the state byte for byte if there was one (pitfall 30)."""
+        """Return what the present round adds: the answers, and the state byte for byte if there was one (30)."""
         given: dict[str, Text] = {}
         if call.answers:
             given["inputResponses"] = jsonrpc.object_text(call.answers)

@@ -186,7 +186,9 @@ class ModernChild:
 
     def _unwatched(self, error: Members | None) -> list[Command]:
         if error is not None:
-            return [Note("listen", f"the server tells no changes of its lists: {jsonrpc.value_of(error.get('message'))}")]
+            return [
+                Note("listen", f"the server tells no changes of its lists: {jsonrpc.value_of(error.get('message'))}")
+            ]
         return self._later("lists", self._watch_again)
 
     def _watch_again(self) -> list[Command]:

@@ -66,15 +66,15 @@ class Opening:
         """Whether a death of the child now only says that it does not know the era it was spoken to in (pitfall 17)."""
         if self._terms.pinned is not None or self._trying is None:
             return False
-        if self._learnt.modern is None:
-            # The probe may still be unread where it was not answered.
-            return "legacy" not in self._tried and (self._trying == "modern" or "modern" in self._tried)
-        return self._learnt.modern and self._learnt.legacy is None and not self._tried
+        if self._trying == "modern":
+            return self._learnt.modern is None and not self._tried
+        # It may have died of the probe that came before, or this is the first time that it is tried so.
+        return "modern" in self._tried or (self._learnt.modern is True and self._learnt.legacy is None)
 
     def child_lost(self) -> None:
         """The child is gone, and not because it was to end."""
         if self.doubtful:
-            self._learn("modern" if self._learnt.modern is None else "legacy", False)
+            self._learn("modern" if self._trying == "modern" or self._tried else "legacy", False)
         self.stop()
 
     def stop(self) -> None:

@@ -16,7 +16,9 @@ def handshake(version: str, result: Members, server: str) -> bytes:
     told.pop("extensions", None)
     meta = jsonrpc.members_of(result.get("_meta"))
     # Drafts had it in the result itself (0.1#5).
-    info = meta.get(envelope.SERVER_INFO) or result.get("serverInfo") or jsonrpc.text_of({"name": server, "version": ""})
+    info = (
+        meta.get(envelope.SERVER_INFO) or result.get("serverInfo") or jsonrpc.text_of({"name": server, "version": ""})
+    )
     members: dict[str, Text] = {
         "protocolVersion": jsonrpc.text_of(version),
         "capabilities": jsonrpc.object_text(told),
