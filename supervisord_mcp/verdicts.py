@@ -1,4 +1,4 @@
-"""Which eras servers speak, kept on disk so that a server is probed once and not at every start (protocol.md 6.1 D3)."""
+"""Which eras servers speak, kept on disk: a server is probed once and not at every start (protocol.md 6.1 D3)."""
 
 from __future__ import annotations
 

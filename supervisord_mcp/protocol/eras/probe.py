@@ -54,7 +54,7 @@ class Terms:
 
 
 def first(terms: Terms, known: Verdict) -> Era:
-    """Return which era to try first: the one that suits the hosts, unless nothing is known; then a probe comes first."""
+    """Return which era to try first: the one that suits the hosts, but a probe comes first if nothing is known."""
     if terms.pinned is not None:
         return terms.pinned
     if known.only is not None:
@@ -142,7 +142,7 @@ def _texts(values: Sequence[Any]) -> tuple[str, ...]:
 def refuses_version(answer: Message) -> bool:
     """Whether an answer is the error that only a modern server gives, to `initialize` too (pitfall 18)."""
     code = jsonrpc.value_of(jsonrpc.members_of(answer.members.get("error")).get("code"))
-    return code == envelope.UNSUPPORTED_VERSION
+    return bool(code == envelope.UNSUPPORTED_VERSION)
 
 
 def offered(answer: Message) -> tuple[str, ...]:
