@@ -109,6 +109,11 @@ class ManagedServer:
         return self.child.pid if self.child is not None else None
 
     @property
+    def era(self) -> str:
+        """The era in which the child is spoken to, or the empty text while there is none that is ready."""
+        return self._mux.era if self._mux.ready else ""
+
+    @property
     def child(self) -> Child | None:
         """The child, while there is one."""
         return self._conduit.child if self._conduit is not None else None
@@ -156,8 +161,10 @@ class ManagedServer:
         self._check_congestion()
 
     def refit(self, blueprint: Blueprint) -> None:
-        """Take new rules for what runs; the child, if there is one, stays."""
+        """Take new rules for what runs; the child, if there is one, stays unless it is of an era that is ruled out."""
         self.blueprint = blueprint
+        if self.era not in ("", blueprint.terms().pinned or self.era):
+            self.restart()
         self._watch_idle()
 
     def compare_with(self, shown: Catalogue | None) -> None:

@@ -19,6 +19,7 @@ from supervisord_mcp.protocol.downstream import Downstream
 from supervisord_mcp.protocol.eras.modern_child import ModernChild
 from supervisord_mcp.protocol.eras.probe import Terms
 from supervisord_mcp.protocol.framing import Oversized
+from supervisord_mcp.protocol.mcp import Era
 from supervisord_mcp.protocol.upstream import Upstream
 
 
@@ -40,6 +41,11 @@ class Multiplexer:
     def ready(self) -> bool:
         """Whether the child answered its handshake."""
         return self._talk.ready
+
+    @property
+    def era(self) -> Era:
+        """The era of the child; it counts only while it is ready."""
+        return self._talk.discovery.era
 
     @property
     def catalogue(self) -> Catalogue | None:
