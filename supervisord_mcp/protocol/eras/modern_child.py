@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from msgspec import Raw
 
-from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import conversion, jsonrpc, mcp, requests, wrapping
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.commands import Alarm, Command, Note, Opened, SessionKey, ToSession, Weight
@@ -92,10 +91,7 @@ class ModernChild:
     def _finish(self, call: Call, result: Raw) -> list[Command]:
         attachment = self._talk.sessions[call.session]
         wrapped = call.method == "tools/call" and jsonrpc.string_of(call.params.get("name")) in self._wrapping()
-        try:
-            told = conversion.to_legacy(call.method, result, attachment.version, wrapped=wrapped)
-        except FramingError as error:
-            return self.driver.fail(call, error.message)
+        told = conversion.to_legacy(call.method, result, attachment.version, wrapped=wrapped)
         self._note_page(attachment, call.method, result)
         return self._talk.succeed(attachment, call.identity, told)
 

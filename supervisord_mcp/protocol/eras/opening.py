@@ -18,7 +18,7 @@ from supervisord_mcp.protocol.alarms import Alarms
 from supervisord_mcp.protocol.commands import Alarm, Command, Judged, Refused, Respawn
 from supervisord_mcp.protocol.eras import envelope, probe
 from supervisord_mcp.protocol.eras.envelope import Envelope
-from supervisord_mcp.protocol.eras.probe import Again, Foreign, Legacy, Modern, Terms, Verdict
+from supervisord_mcp.protocol.eras.probe import Again, Foreign, Modern, Terms, Verdict
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 from supervisord_mcp.protocol.mcp import Era
 
@@ -100,7 +100,8 @@ class Opening:
         if self._trying != "modern":
             return []  # too late: the child was taken for a legacy one meanwhile, and has the last word on that itself
         self.stop()
-        match probe.outcome(answer):
+        found = probe.outcome(answer)
+        match found:
             case Modern(version, result):
                 return self._is_modern(version, result)
             case Again(version) if version != asked:
@@ -110,8 +111,8 @@ class Opening:
             case Foreign(versions):
                 text = ", ".join(versions) or "none that it names"
                 return self._refuse(f"speaks only revisions that smcp does not know: {text}")
-            case Legacy(reason):
-                return self._not_in("modern", reason)
+            case _:
+                return self._not_in("modern", found.reason)
 
     def _is_modern(self, version: str, result: Members) -> list[Command]:
         self._learn("modern", True)

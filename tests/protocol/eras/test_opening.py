@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from supervisord_mcp.protocol.commands import Judged, Ready, Refused, Respawn
-from supervisord_mcp.protocol.eras.probe import PATIENCE, UNKNOWN, Terms, Verdict
+from supervisord_mcp.protocol.eras.probe import PATIENCE, UNKNOWN, Again, Modern, Terms, Verdict
 from supervisord_mcp.protocol.mcp import Era
 from tests.kit.conversation import Talk, call, discovered, notification, request, result
 from tests.protocol.eras.talking import meta
@@ -305,6 +306,18 @@ def test_a_revision_that_is_offered_instead_is_taken_once() -> None:
         talk.child_begins()
         says_no(talk, talk.server.hears(DISCOVER), -32022)
         assert refused(talk).endswith("none that it names")
+
+
+def test_a_newer_revision_in_common_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [Again("2027-01-01"), Modern("2027-01-01", {"capabilities": Raw(b"{}")})]
+    monkeypatch.setattr("supervisord_mcp.protocol.eras.probe.outcome", lambda _: answers.pop(0))
+    with Talk(terms=Terms("modern")) as talk:
+        talk.child_begins()
+        says_no(talk, talk.server.hears(DISCOVER), -32022)
+        second = talk.server.hears(DISCOVER)
+        assert second["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2027-01-01"
+        talk.server.answers(second, discovered())
+        runs(talk, "modern")
 
 
 def test_a_child_that_is_stopped_meanwhile_is_asked_nothing_more() -> None:
