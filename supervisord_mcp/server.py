@@ -349,11 +349,11 @@ class ManagedServer:
         return self._conduit
 
     def _ended(self, generation: int, status: ExitStatus | None, conduit: Conduit) -> None:
-        if self._mux.doubtful:
+        if self._mux.doubtful and conduit.heard:
             # It died of being spoken to in an era that it does not know, which is no crash (pitfall 17).
             self._server_log.write("smcp", "it ended on the first message; the next one is spoken to in the other era")
             self._event(life.Exited(generation, False, "", blameless=True))
-            self._apply(self._mux.child_lost(""))
+            self._apply(self._mux.child_lost("", blameless=True))
             return
         ending = reasons.ended(self.key.server, self._life, status, conduit.trouble, conduit.tail)
         reason = ending.reason
@@ -363,7 +363,7 @@ class ManagedServer:
             self._failure = LaunchError(reason.text)
         self.remarks.end_run()
         self._event(life.Exited(generation, bool(status and status.success), ending.cause))
-        self._apply(self._mux.child_lost(reason.text, reason.data))
+        self._apply(self._mux.child_lost(reason.text, reason.data, blameless=False))
         if ending.unasked:
             self._fail_held(reason)
         elif self._mux.waiting:

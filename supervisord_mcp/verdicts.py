@@ -18,6 +18,9 @@ _log = logging.getLogger(__name__)
 
 #: How many verdicts are kept: one for each command line, which may change with every project.
 KEPT = 500
+#: How long it is believed that a server speaks both eras, in seconds. Whichever it loses is noticed when it is used;
+#: to find it out takes a second start of the server, which nobody should wait for every day.
+LASTING = 30 * probe.KEPT
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -48,7 +51,8 @@ class Verdicts:
         """Keep what was found out about a command."""
         now = self._now()
         fresh = {key: entry for key, entry in self._entries().items() if entry.until > now and key != fingerprint}
-        fresh[fingerprint] = _Entry(verdict.legacy, verdict.modern, now + probe.KEPT)
+        kept = probe.KEPT if verdict.only is not None else LASTING
+        fresh[fingerprint] = _Entry(verdict.legacy, verdict.modern, now + kept)
         self._known = dict(list(fresh.items())[-KEPT:])
         temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
         try:

@@ -86,9 +86,9 @@ class Discovery:
         self._opening.stop()
         self.ready = self.handshaking = False
 
-    def child_lost(self) -> None:
-        """The child is gone; what is known of it stays known."""
-        self._opening.child_lost()
+    def child_lost(self, *, blameless: bool) -> None:
+        """The child is gone, and where it is blameless, that was its answer; what is known of it stays known."""
+        self._opening.child_lost(blameless=blameless)
         self.ready = self.handshaking = False
         self._first = True
         self._outstanding = 0

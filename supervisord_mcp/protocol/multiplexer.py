@@ -162,10 +162,13 @@ class Multiplexer:
         """Whether a death of the child now is no crash: it may only not have known what it was asked (6.1 D3)."""
         return self._talk.discovery.doubtful
 
-    def child_lost(self, text: str, data: Any = None) -> list[Command]:
-        """The child is gone: fail what it had and what it never got, keep the hosts (protocol.md 6.8)."""
+    def child_lost(self, text: str, data: Any = None, *, blameless: bool = False) -> list[Command]:
+        """The child is gone: fail what it had and what it never got, keep the hosts (protocol.md 6.8).
+
+        It is ``blameless`` where it only did not know the era of its first words (`doubtful`); another takes its place.
+        """
         # What came while a child was already on its way out, or is replaced by another, waits for the next one.
-        waits = self._talk.discovery.doubtful or not self._talk.discovery.handshaking
+        waits = blameless or not self._talk.discovery.handshaking
         commands = [] if waits else self.fail_held(text, data)
         self._talk.pending.clear()
         for attachment in self._talk.sessions.values():
@@ -178,7 +181,7 @@ class Multiplexer:
         self._talk.tasks.child_lost()
         self._talk.bridge.child_lost()
         self._talk.level = None
-        self._talk.discovery.child_lost()
+        self._talk.discovery.child_lost(blameless=blameless)
         return commands
 
     def fail_held(self, text: str, data: Any = None) -> list[Command]:

@@ -365,10 +365,10 @@ class Talk:
             self.server.answers(asked, {kind: [{"name": name} for name in lists.get(kind, ())]})
 
     def child_dies(self, text: str = "the server died", data: Json = None) -> None:
-        """The child is gone, and what it had not heard with it."""
+        """The child is gone, and what it had not heard with it; what it may have died of was heard."""
         self._tell("the child dies")
         self.server.inbox.clear()
-        self._apply(self.mux.child_lost(text, data))
+        self._apply(self.mux.child_lost(text, data, blameless=self.mux.doubtful))
 
     def child_stops(self) -> None:
         """The child is about to be stopped."""

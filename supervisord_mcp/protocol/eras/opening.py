@@ -71,9 +71,9 @@ class Opening:
         # It may have died of the probe that came before, or this is the first time that it is tried so.
         return "modern" in self._tried or (self._learnt.modern is True and self._learnt.legacy is None)
 
-    def child_lost(self) -> None:
-        """The child is gone, and not because it was to end."""
-        if self.doubtful:
+    def child_lost(self, *, blameless: bool) -> None:
+        """The child is gone; if that was its answer to the first words, it does not speak that era."""
+        if blameless and self.doubtful:
             self._learn("modern" if self._trying == "modern" or self._tried else "legacy", False)
         self.stop()
 
