@@ -121,8 +121,6 @@ class Discovery:
         return self._fetch_all()
 
     def _opened(self, opened: Opened) -> list[Command]:
-        if not self.handshaking:
-            return []
         self.era, self.version = opened.era, opened.version
         told = jsonrpc.object_text(opened.result)
         modern = opened.era == "modern"
