@@ -140,6 +140,23 @@ async def test_a_subscription_outlives_the_modern_child(tmp_path: Path) -> None:
         await a.note("notifications/tools/list_changed")
 
 
+@bounded(LIMIT)
+async def test_what_a_modern_server_offers_is_told_before_it_runs_again(tmp_path: Path) -> None:
+    async with workshop(tmp_path) as shop:
+        one = shop.instance({**ONLY, "instructions": "be kind"}, era="modern")
+        guest = await shop.greeted(one)
+        listed = await guest.ask("tools/list")
+        one.stop()
+        await one.rested()
+        another = shop.instance(ONLY, era="modern")
+        late = shop.guest(another)
+        assert (await late.greet())["result"]["instructions"] == "be kind"
+        assert [tool["name"] for tool in (await late.ask("tools/list"))["result"]["tools"]] == [
+            tool["name"] for tool in listed["result"]["tools"]
+        ]
+        assert another.generation == 0
+
+
 # Instances
 
 

@@ -73,7 +73,7 @@ class _Stored(msgspec.Struct, frozen=True):
     format: int
     handshake: msgspec.Raw
     lists: dict[str, list[msgspec.Raw]]
-    discovered: msgspec.Raw | None = None
+    discovered: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 _stored = msgspec.json.Decoder(_Stored)
@@ -108,5 +108,5 @@ def load(data: bytes) -> Catalogue | None:
     if stored.format != FORMAT or not jsonrpc.members_of(stored.handshake):
         return None
     lists = {method: tuple(map(bytes, items)) for method, items in stored.lists.items() if method in mcp.LISTINGS}
-    discovered = None if stored.discovered is None else bytes(stored.discovered)
+    discovered = None if stored.discovered is msgspec.UNSET else bytes(stored.discovered)
     return Catalogue(bytes(stored.handshake), lists, discovered)

@@ -103,7 +103,7 @@ def test_what_is_no_array_has_no_items(text: bytes | None) -> None:
 
 
 def test_what_a_modern_server_says_of_itself_is_kept_too() -> None:
-    said = b'{"resultType":"complete","ttlMs":5,"supportedVersions":["2026-07-28"],"n":1e400}'
+    said = b'{"resultType":"complete","ttlMs":5,"supportedVersions":["2026-07-28"],"n":1e99}'
     kept = Catalogue(b'{"protocolVersion":"2026-07-28"}', {"tools/list": (b"1",)}, said)
     assert catalogue.load(catalogue.dump(kept)) == kept
     # What was stored before there was such a thing is as good as ever.

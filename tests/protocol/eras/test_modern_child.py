@@ -76,13 +76,13 @@ def test_what_the_server_says_is_kept_for_hosts_that_come_while_it_does_not_run(
     kept = learned.catalogue
     assert kept.discovered is not None
     assert json.loads(kept.discovered) == discovered({"tools": {}})
-    tool = json.dumps({"name": "x", "outputSchema": {"type": "array"}}).encode()
+    tool = json.dumps({"name": "x", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}}).encode()
     with Talk(terms=PINNED, known=Catalogue(kept.handshake, {"tools/list": (tool,)}, kept.discovered)) as talk:
         a = talk.joins("a")
         assert a.greets()["serverInfo"] == {"name": "fake", "version": "1"}
         a.says(request(1, "tools/list"))
         schema = {"type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"]}
-        a.hears(result(1, {"tools": [{"name": "x", "outputSchema": schema}]}))
+        a.hears(result(1, {"tools": [{"name": "x", "inputSchema": {"type": "object"}, "outputSchema": schema}]}))
 
 
 # Requests
@@ -129,7 +129,7 @@ def test_only_the_answer_of_a_tool_that_was_wrapped_is_wrapped() -> None:
     with Talk(terms=PINNED) as talk:
         talk.child_begins()
         talk.server.answers(talk.server.hears(request(..., "server/discover", ...)), discovered({"tools": {}}))
-        tools = [{"name": "list", "outputSchema": {"type": "array"}}]
+        tools = [{"name": "list", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}}]
         talk.server.answers(talk.server.hears(request(..., "tools/list", ...)), complete({"tools": tools}))
         a = talk.host("a")
         for number in (1, 2):

@@ -325,11 +325,11 @@ def test_pitfall_35_an_unknown_kind_of_result_is_an_error(kind: Any, code: int |
 def test_pitfall_39_a_value_that_is_no_object_is_wrapped_or_left_out() -> None:
     with modern(tools=[]) as talk:
         a = talk.host("a")
-        tool = {"name": "echo", "outputSchema": {"type": "array"}}
+        tool = {"name": "echo", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}}
         a.says(request(1, "tools/list"))
         talk.server.answers(talk.server.hears(request(..., "tools/list", ...)), complete({"tools": [tool]}))
         schema = {"type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"]}
-        a.hears(result(1, {"tools": [{"name": "echo", "outputSchema": schema}]}))
+        a.hears(result(1, {"tools": [{**tool, "outputSchema": schema}]}))
         a.says(call(2, "other"))
         told = {"content": [{"type": "text", "text": "x"}]}
         talk.server.answers(talk.server.hears(CALL), complete({**told, "structuredContent": [1]}))
