@@ -14,9 +14,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
     frozenset({"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "endpoint", "facts"}),
-    frozenset(
-        {"packages", "catalogues", "verdicts", "logs", "journal", "metrics", "reasons", "examination", "probes"}
-    ),
+    frozenset({"packages", "catalogues", "verdicts", "logs", "journal", "metrics", "reasons", "examination", "probes"}),
     frozenset({"blueprint", "doctor", "launch", "session", "conduit", "remarks"}),
     frozenset({"server"}),
     frozenset({"reports"}),
