@@ -19,9 +19,13 @@ _SHOWN_FIRST = ("FATAL", "BACKOFF", "RUNNING", "STARTING", "STOPPING", "EXITED",
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a server beside its instances: its isolation, where a person stopped it, what it offers."""
+    """What is known of a server beside its instances: its isolation, where a person stopped it, what it offers.
+
+    ``beyond`` are the keys with which its entry grants more than its profile.
+    """
 
     isolation: str
+    beyond: tuple[str, ...]
     hold: Hold
     catalogue: Catalogue | None
 
@@ -45,6 +49,8 @@ def server_status(
         scope=effective_scope(config.scope, config.uses_project),
         runtime=config.runtime,
         isolation=known.isolation,
+        profile=config.profile,
+        beyond=known.beyond,
         network=config.network_text,
         start=config.start,
         held=known.hold.everywhere,
@@ -90,6 +96,7 @@ def server_entry(name: str, config: ServerConfig, catalogue: Catalogue | None) -
         start=config.start,
         scope=effective_scope(config.scope, config.uses_project),
         runtime=config.runtime,
+        profile=config.profile,
         network=config.network_text,
         catalogue=catalogue is not None,
         tools=len(catalogue.lists.get("tools/list", ())) if catalogue else None,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from supervisord_mcp import reports
 from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
+from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.facts import Facts
@@ -93,6 +94,8 @@ class Supervisor:
         self._leaving: set[ManagedServer] = set()
         #: The servers that a person stopped, and where: an instance made there for a host is not started by it.
         self._held: dict[str, Hold] = {}
+        #: The last runs of displaced instances: one of the same key that comes later counts on.
+        self._generations: dict[InstanceKey, int] = {}
         self._keys = itertools.count(1)
 
     @property
@@ -186,7 +189,7 @@ class Supervisor:
         return key.digest if any(other.server == key.server for other in self._housed) else ""
 
     def _blueprint(self, key: InstanceKey, launch: Launch) -> Blueprint:
-        config = self.config.servers[key.server]
+        config, daemon = self.config.servers[key.server], self.config.daemon
         lasting = config.start == "eager" and launch.scope != "session"
 
         async def spawn(spawning: Spawning) -> Child:
@@ -213,11 +216,12 @@ class Supervisor:
             policy=policy_of(config),
             relay=launch.scope == "session",
             idle_timeout=None if lasting else config.idle_timeout,
-            max_message=self.config.daemon.max_message,
+            bounds=Bounds(daemon.max_message, config.stop_grace, daemon.write_timeout),
             isolation=launch.isolation,
             spawn=spawn,
             terms=terms,
             judged=lambda verdict: self._around.verdicts.save(launch.fingerprint, verdict),
+            generation=self._generations.get(key, 0),
         )
 
     def released(self, instance: ManagedServer) -> None:
@@ -225,6 +229,8 @@ class Supervisor:
         housing = self._housed.get(instance.key)
         if housing is not None and housing.instance is instance and instance.key.session is not None:
             del self._housed[instance.key]
+            over = instance.key.session
+            self._generations = {key: last for key, last in self._generations.items() if key.session != over}
             self.retire(instance)
         self._forget_unused()
 
@@ -391,7 +397,8 @@ class Supervisor:
         self._refuse_part(names, whence, "stopped")
         stopped: list[ManagedServer] = []
         for name in names:
-            stopped += self._about(name, whence)
+            leaving = [i for i in self._leaving if i.key.server == name and self._is_about(whence, i.key)]
+            stopped += [*self._about(name, whence), *leaving]
             self._held[name] = self._hold(name).put(True, whence.project)
         for instance in stopped:
             instance.stop()
@@ -424,6 +431,7 @@ class Supervisor:
                 self._refit(housing, displaced)
         for entry in displaced:
             del self._housed[entry.instance.key]
+            self._generations[entry.instance.key] = entry.instance.generation
         return plan, displaced
 
     def _refit(self, housing: Housing, displaced: list[Displaced]) -> None:
@@ -449,7 +457,8 @@ class Supervisor:
         return tuple(self._server_status(name, config) for name, config in sorted(self.config.servers.items()))
 
     def _server_status(self, name: str, config: ServerConfig) -> ServerStatus:
-        known = reports.Known(self._launcher.isolation(config), self._hold(name), self.catalogue_of(name))
+        isolation, beyond = self._launcher.isolation(config), self._launcher.beyond(name)
+        known = reports.Known(isolation, beyond, self._hold(name), self.catalogue_of(name))
         mine = [(one.instance, one.launch) for key, one in self._housed.items() if key.server == name]
         return reports.server_status(name, config, known, mine)
 
