@@ -21,6 +21,7 @@ from supervisord_mcp.cli import (
     listing,
     logs,
     profile,
+    profile_test,
     status,
     tools,
     up,
@@ -124,6 +125,7 @@ PROFILE_COMMANDS: Final = (
     Command("list", profile.list_profiles, "", ("smcp profile list", "smcp profile list --json | jq '.[].name'")),
     Command("show", profile.show, "", ("smcp profile show git", "smcp profile show git --resolved")),
     Command("diff", profile.diff, "", ("smcp profile diff default strict",)),
+    Command("test", profile_test.try_profile, "", ("smcp profile test default", "smcp profile test strict --all")),
     Command("lint", profile.lint, "", ("smcp profile lint", "smcp profile lint mine ./draft.toml")),
     Command(
         "new", profile.new, "", ("smcp profile new mine --extends node-net", '"$EDITOR" "$(smcp profile new mine)"')

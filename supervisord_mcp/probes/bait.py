@@ -67,7 +67,7 @@ def laid(base: Path, limits: Limits) -> Iterator[Facts]:
 def _files(base: Path) -> Facts:
     places = {name: base / name for name in ("home", "project", "shown", "other", "state", "run")}
     for place in places.values():
-        place.mkdir()
+        place.mkdir(exist_ok=True)
         place.chmod(0o777)
     for name in _SECRET_FILES:
         _write(places["home"] / name)
@@ -97,9 +97,17 @@ def _machine() -> Facts:
         "hostname": os.uname().nodename,
         "user_line": users[-1],
         "address": _address(),
+        "home_of_root": _names("/root"),
         "block": next((f"/dev/{name}" for name in sorted(_listed("/sys/block"))), "/dev/nothing"),
         "groups": list(filter(os.path.isdir, _GROUPS)),
     }
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
 
 
 def _listed(directory: str) -> list[str]:

@@ -52,6 +52,11 @@ def _device(facts: Facts) -> None:
         os.unlink(place)
 
 
+def _home_of_root(facts: Facts) -> None:
+    if not set(facts["home_of_root"]) <= set(os.listdir("/root")):
+        raise KeptError("only what is granted is in it")
+
+
 @GROUP.attempt("a hard link to a secret")
 def _hard_link(facts: Facts) -> None:
     place = facts["project"] + "/hard-link"
@@ -142,7 +147,7 @@ GROUP.several(
         "read the state of another server": reading("{state}/file"),
         "read a temporary file of the machine": reading("{temporary}"),
         "list the home": listing("{home}"),
-        "list the home of root": listing("/root"),
+        "list the home of root": _home_of_root,
         "list the state of smcp": listing("{state}"),
         "read a secret through the root of the first process": reading("/proc/1/root{home}/.netrc"),
         "read a secret through the root of the parent": lambda f: read(f"/proc/{os.getppid()}/root{f['home']}/.netrc"),
