@@ -7,6 +7,9 @@ A child that closes a pipe but does not end, or that does not read its stdin, ca
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import struct
+import termios
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -44,6 +47,8 @@ class Conduit:
         self.child = child
         #: Why the child was killed, or the empty text.
         self.trouble = ""
+        #: Whether a child that is gone had taken all that was written to it.
+        self.heard = False
         self._loop = asyncio.get_running_loop()
         self._on_line = fittings.on_line
         self._on_drained = fittings.on_drained
@@ -86,6 +91,7 @@ class Conduit:
 
     async def aclose(self) -> None:
         """Take the last words of a child that has ended, and let go of everything."""
+        self.heard = not self._writer.queued and _unread(self.child.stdin) == 0
         self._reader.drain()
         if (rest := self._splitter.finish()) is not None:
             self._on_line(rest)
@@ -132,3 +138,13 @@ class Conduit:
             if timer is not None:
                 timer.cancel()
         self._overdue = self._useless = None
+
+
+def _unread(pipe: int) -> int:
+    """Return how many bytes nobody has read of a pipe, given the end that is written to; none if it is closed."""
+    if pipe < 0:
+        return 0
+    try:
+        return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0\0\0\0"))[0])
+    except OSError:
+        return 0

@@ -20,6 +20,7 @@ from typing import Any
 import anyio
 
 from supervisord_mcp import __version__, systemd
+from supervisord_mcp.blueprint import Surroundings
 from supervisord_mcp.catalogues import Catalogues
 from supervisord_mcp.config.load import Loaded, load, watched_directories
 from supervisord_mcp.config.models import Config
@@ -39,9 +40,9 @@ from supervisord_mcp.runtimes.audit import Denial, Missed, Notice
 from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.landlock import places
 from supervisord_mcp.runtimes.process import secure_standard_fds
-from supervisord_mcp.server import Surroundings
 from supervisord_mcp.shim import pointer_file
 from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.verdicts import Verdicts
 
 _log = logging.getLogger(__name__)
 
@@ -135,7 +136,9 @@ class Daemon:
     async def _serve(self, endpoint: Endpoint) -> None:
         self._launcher = self._make_launcher()
         async with anyio.create_task_group() as tasks:
-            around = Surroundings(tasks, self._observers, Catalogues(self._paths.catalogue_dir))
+            around = Surroundings(
+                tasks, self._observers, Catalogues(self._paths.catalogue_dir), Verdicts(self._paths.verdicts_file)
+            )
             self._supervisor = Supervisor(self._config, self._launcher, around, self._logs)
             self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
             self._reloader = Reloader(self._reload_quietly)

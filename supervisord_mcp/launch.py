@@ -6,6 +6,7 @@ so: it looks up what the command needs to run, installs a package where the comm
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
 import stat
@@ -28,6 +29,7 @@ from supervisord_mcp.packages.installer import Installed, Packages
 from supervisord_mcp.packages.phase import Grants, Surroundings
 from supervisord_mcp.packages.requests import recognise
 from supervisord_mcp.policy.sharing import Resolved, Scope, digest, effective_scope
+from supervisord_mcp.protocol.mcp import Era
 from supervisord_mcp.runtimes import sandbox
 from supervisord_mcp.runtimes.audit import Report, ignore
 from supervisord_mcp.runtimes.bare import BareRuntime
@@ -74,12 +76,15 @@ class Machine:
 class Launch:
     """How a child for a session would be started.
 
+    ``era`` is that of the instance that it is for, and ``digest`` the one of ``digests`` that belongs to it.
     ``spec`` has neither marker nor ``read_only`` yet: `start` adds them. ``host_variables`` are the names that were
     taken from the environment of the host; their values are part of the digest. ``sets`` are sets of hosts that `start`
     adds to the network of ``spec``, and ``grants`` what an installation may do beyond the rule.
     """
 
     digest: str
+    era: Era
+    digests: Mapping[Era, str]
     scope: Scope
     isolation: str
     runtime: Runtime
@@ -91,6 +96,23 @@ class Launch:
     marker: str
     sets: tuple[str, ...] = ()
     grants: Grants = field(default_factory=Grants)
+
+    def of(self, era: Era) -> Launch:
+        """Return the same for the instance of an era."""
+        return replace(self, era=era, digest=self.digests[era])
+
+    @property
+    def fingerprint(self) -> str:
+        """What stands for the command when it is remembered which eras it speaks (protocol.md 6.1 D3).
+
+        It is made of the program and when it was changed, its arguments, and the names of its environment.
+        """
+        try:
+            changed = os.stat(self.spec.argv[0]).st_mtime_ns
+        except OSError:
+            changed = 0
+        parts = [self.spec.argv, changed, sorted(name for name, _ in self.spec.env)]
+        return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     async def start(self, installing: Callable[[], None], progress: Callable[[str], None]) -> Child:
         """Install what has to be installed, then start the child.
@@ -224,8 +246,13 @@ class Launcher:
             limits=Limits(**config.limits.model_dump()),
             as_root=os.geteuid() == 0 and any(map(_is_of_root, mounts)),
         )
+        resolved = _resolved(spec, config, program)
+        digests: dict[Era, str] = {"legacy": digest(resolved), "modern": digest(replace(resolved, era="modern"))}
+        era = config.pinned_era or "legacy"
         return Launch(
-            digest=digest(_resolved(spec, config, program)),
+            digest=digests[era],
+            era=era,
+            digests=digests,
             scope=effective_scope(config.scope, config.uses_project),
             isolation=runtime.isolation,
             runtime=runtime,

@@ -80,6 +80,7 @@ def instance_status(instance: ManagedServer, launch: Launch, hold: Hold) -> Inst
         phase=instance.phase or None,
         isolation=instance.blueprint.isolation,
         mounts=tuple(f"{mount.path}:{mount.access}" for mount in mounts),
+        era=instance.era,
         user=child.user if child is not None else "",
         limits=child.limits if child is not None else (),
         uncovered=child.uncovered if child is not None else (),

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import signal
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 
 from supervisord_mcp import reasons
-from supervisord_mcp.catalogues import Catalogues
-from supervisord_mcp.conduit import Bounds, Conduit, Fittings
+from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
+from supervisord_mcp.conduit import Conduit, Fittings
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.logs import Log
-from supervisord_mcp.observer import Event, Observers
+from supervisord_mcp.observer import Event
 from supervisord_mcp.policy import events as life
-from supervisord_mcp.policy.lifecycle import Lifecycle, Policy, State, step
+from supervisord_mcp.policy.lifecycle import Lifecycle, State, step
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol import commands as talk
 from supervisord_mcp.protocol.attachment import State as SessionState
@@ -42,37 +40,6 @@ _log = logging.getLogger(__name__)
 CONGESTED = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Spawning:
-    """What a spawn may tell while it goes on: that it installs, and a line of progress for `status`."""
-
-    installing: Callable[[], None]
-    progress: Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Blueprint:
-    """What an instance is made of: its name, its rules, how a child is started, the last run under this name."""
-
-    key: InstanceKey
-    policy: Policy
-    relay: bool
-    idle_timeout: float | None
-    bounds: Bounds
-    isolation: str
-    spawn: Callable[[Spawning], Awaitable[Child]]
-    generation: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What an instance shares with all others."""
-
-    tasks: TaskGroup
-    observers: Observers
-    catalogues: Catalogues
-
-
 class ManagedServer:
     """One instance. Its methods are called from the event loop only."""
 
@@ -81,7 +48,7 @@ class ManagedServer:
         self._around = around
         self._server_log = log
         self._loop = asyncio.get_running_loop()
-        self._mux = Multiplexer(blueprint.key.server, relay=blueprint.relay, known=known)
+        self._mux = Multiplexer(blueprint.key.server, relay=blueprint.relay, known=known, entropy=os.urandom)
         self._life = Lifecycle(generation=blueprint.generation)
         self._queue: deque[life.Event] = deque()
         self._stepping = False
@@ -140,6 +107,11 @@ class ManagedServer:
         return self.child.pid if self.child is not None else None
 
     @property
+    def era(self) -> str:
+        """The era in which the child is spoken to, or the empty text while there is none that is ready."""
+        return self._mux.era if self._mux.ready else ""
+
+    @property
     def child(self) -> Child | None:
         """The child, while there is one."""
         return self._conduit.child if self._conduit is not None else None
@@ -187,8 +159,10 @@ class ManagedServer:
         self._check_congestion()
 
     def refit(self, blueprint: Blueprint) -> None:
-        """Take new rules for what runs; the child, if there is one, stays."""
+        """Take new rules for what runs; the child, if there is one, stays unless it is of an era that is ruled out."""
         self.blueprint = blueprint
+        if self.era not in ("", blueprint.terms().pinned or self.era):
+            self.restart()
         self._watch_idle()
 
     def compare_with(self, shown: Catalogue | None) -> None:
@@ -333,7 +307,7 @@ class ManagedServer:
         status: ExitStatus | None = None
         try:
             self._event(life.Spawned(generation))
-            self._apply(self._mux.child_started())
+            self._apply(self._mux.child_started(self.blueprint.terms()))
             status = await child.wait()
         finally:
             with anyio.CancelScope(shield=True):
@@ -342,23 +316,10 @@ class ManagedServer:
             self._ended(generation, status, conduit)
 
     async def _spawn(self, generation: int) -> Child | None:
-        failure: SmcpError | None = None
-        child: Child | None = None
-
         def installing() -> None:
             self._event(life.Installing(generation))
 
-        with self._spawning:
-            try:
-                child = await self.blueprint.spawn(Spawning(installing, self._progress))
-            except SmcpError as error:
-                failure = error
-            except OSError as error:
-                failure = LaunchError(f"server '{self.key.server}' cannot be started: {error}")
-            except Exception as error:  # noqa: BLE001 - a fault of ours with one server must not end the others
-                _log.exception("server '%s' could not be started", self.key.server)
-                text = f"server '{self.key.server}' cannot be started: a fault of smcp, {error!r}"
-                failure = LaunchError(text, retryable=False)
+        child, failure = await self.blueprint.attempt(self._spawning, Spawning(installing, self._progress))
         self._phase = ""
         if child is None:
             self._not_spawned(generation, failure)
@@ -388,6 +349,12 @@ class ManagedServer:
         return self._conduit
 
     def _ended(self, generation: int, status: ExitStatus | None, conduit: Conduit) -> None:
+        if self._mux.doubtful and conduit.heard:
+            # It died of being spoken to in an era that it does not know, which is no crash (pitfall 17).
+            self._server_log.write("smcp", "it ended on the first message; the next one is spoken to in the other era")
+            self._event(life.Exited(generation, False, "", blameless=True))
+            self._apply(self._mux.child_lost("", blameless=True))
+            return
         ending = reasons.ended(self.key.server, self._life, status, conduit.trouble, conduit.tail)
         reason, self._ailment = ending.reason, ""
         if ending.unasked:
@@ -395,7 +362,7 @@ class ManagedServer:
             self._failure = LaunchError(reason.text)
         self.remarks.end_run()
         self._event(life.Exited(generation, bool(status and status.success), ending.cause))
-        self._apply(self._mux.child_lost(reason.text, reason.data))
+        self._apply(self._mux.child_lost(reason.text, reason.data, blameless=False))
         if ending.unasked:
             self._fail_held(reason)
         elif self._mux.waiting:
@@ -447,6 +414,18 @@ class ManagedServer:
             case talk.Refused(reason):
                 if self._conduit is not None:
                     self._conduit.kill(reason)
+            case talk.Respawn():
+                self._event(life.Replace(self._life.generation))
+            case talk.Alarm(serial, seconds):
+                self._loop.call_later(seconds, lambda: self._apply(self._mux.rang(serial)))
+            case _:
+                self._note(command)
+
+    def _note(self, command: talk.Command) -> None:
+        """Keep or tell what the multiplexer found out."""
+        match command:
+            case talk.Judged(verdict):
+                self.blueprint.judged(verdict)
             case talk.Learned(learnt, changed):
                 self._around.catalogues.save(self.key.server, self.key.digest, learnt)
                 data = {"instance": str(self.key), "changed": list(changed)}
@@ -486,7 +465,6 @@ class ManagedServer:
     def _watch_idle(self) -> None:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-            self._idle_timer = None
         timeout = self.blueprint.idle_timeout
         if timeout is None or self._life.state is not State.RUNNING:
             return
@@ -494,5 +472,4 @@ class ManagedServer:
         if unused >= timeout and not self._mux.busy:
             self._event(life.Idle(self._life.generation))
             return
-        wait = timeout if self._mux.busy else timeout - unused
-        self._idle_timer = self._loop.call_later(wait, self._watch_idle)
+        self._idle_timer = self._loop.call_later(timeout - (0 if self._mux.busy else unused), self._watch_idle)

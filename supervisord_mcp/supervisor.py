@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from supervisord_mcp import reports
+from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
 from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
@@ -24,9 +25,12 @@ from supervisord_mcp.policy.sharing import InstanceKey, effective_scope, instanc
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import SessionKey
 from supervisord_mcp.protocol.control import ServerEntry, ServerStatus
+from supervisord_mcp.protocol.eras import probe
+from supervisord_mcp.protocol.eras.probe import Terms
+from supervisord_mcp.protocol.mcp import Era
 from supervisord_mcp.reports import matters
 from supervisord_mcp.runtimes.base import Child
-from supervisord_mcp.server import Blueprint, ManagedServer, Spawning, Surroundings
+from supervisord_mcp.server import ManagedServer
 
 _log = logging.getLogger(__name__)
 
@@ -137,20 +141,35 @@ class Supervisor:
         config = self.server(facts.server)
         return effective_scope(config.scope, config.uses_project)
 
-    def plan(self, facts: Facts) -> Launch:
-        """Given where a session comes from, return what would be started for it. Raise `SmcpError` if nothing can."""
-        return self._launcher.resolve(facts.server, self.server(facts.server), facts)
+    def plan(self, facts: Facts, host: Era = "legacy") -> Launch:
+        """Given where a session comes from, and the era of its host, return what would be started for it.
+
+        Raise `SmcpError` if nothing can be.
+        """
+        config = self.server(facts.server)
+        launch = self._launcher.resolve(facts.server, config, facts)
+        if host == "legacy":
+            return launch
+        known = self._around.verdicts.load(launch.fingerprint)
+        return launch.of(probe.preferred(config.pinned_era, host, known))
 
     def house(self, launch: Launch, facts: Facts, session: SessionKey) -> ManagedServer:
         """Return the instance for a session, made now if there is none yet."""
         key = instance_key(facts.server, launch.digest, launch.scope, project=facts.project, session=str(session))
-        housing = self._housed.get(key)
+        housing = self._housed.get(key) or self._bridged(key, launch)
         if housing is None:
             # Of the environment only what the entry names is kept: the rest is none of our business.
             named = {name: facts.environ[name] for name in launch.host_variables}
             housing = Housing(self._make(key, launch), replace(facts, environ=named), launch)
             self._housed[key] = housing
         return housing.instance
+
+    def _bridged(self, key: InstanceKey, launch: Launch) -> Housing | None:
+        """Return the instance of the other era, where the server was found to speak one era only."""
+        if self.server(key.server).pinned_era or self._around.verdicts.load(launch.fingerprint).only is None:
+            return None
+        other = launch.of("modern" if launch.era == "legacy" else "legacy")
+        return self._housed.get(replace(key, digest=other.digest))
 
     def _make(self, key: InstanceKey, launch: Launch) -> ManagedServer:
         known = self._around.catalogues.load(key.server, key.digest)
@@ -188,6 +207,10 @@ class Supervisor:
 
             return await launch.start(installing, spawning.progress)
 
+        def terms() -> Terms:
+            known = self._around.verdicts.load(launch.fingerprint)
+            return Terms(config.pinned_era, launch.era, known, min(probe.PATIENCE, config.start_timeout / 2))
+
         return Blueprint(
             key=key,
             policy=policy_of(config),
@@ -196,6 +219,8 @@ class Supervisor:
             bounds=Bounds(daemon.max_message, config.stop_grace, daemon.write_timeout),
             isolation=launch.isolation,
             spawn=spawn,
+            terms=terms,
+            judged=lambda verdict: self._around.verdicts.save(launch.fingerprint, verdict),
             generation=self._generations.get(key, 0),
         )
 
@@ -414,6 +439,8 @@ class Supervisor:
         old = housing.instance.key
         try:
             launch = self.plan(housing.facts)
+            if self.server(old.server).pinned_era is None:
+                launch = launch.of(housing.launch.era)
             key = instance_key(old.server, launch.digest, launch.scope, project=old.project, session=old.session or "")
         except SmcpError:
             key = None

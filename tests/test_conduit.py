@@ -198,3 +198,27 @@ async def test_the_first_trouble_is_the_cause(tmp_path: Path) -> None:
 async def test_much_stderr_holds_nobody_up(tmp_path: Path) -> None:
     async with child(tmp_path, "head -c 3000000 /dev/zero >&2; echo done") as one:
         assert await one.heard() == [b"done"]
+
+
+@bounded(LIMIT)
+async def test_whether_a_child_heard_what_it_was_told(tmp_path: Path) -> None:
+    async with child(tmp_path, "read -r line; exit 3") as one:
+        one.conduit.write(b"a word\n")
+        assert await one.ended() == ExitStatus(code=3)
+        assert one.conduit.heard
+    async with child(tmp_path, "echo here; exec 3<&0; kill -STOP $$; exit 3") as one:
+        await one.heard()
+        one.conduit.write(b"a word\n")
+        one.child.kill()
+        await one.ended()
+        assert not one.conduit.heard
+    async with child(tmp_path, "echo here; kill -STOP $$") as one:
+        await one.heard()
+        one.conduit.write(b"x" * MUCH)
+        one.child.kill()
+        await one.ended()
+        assert not one.conduit.heard
+    async with child(tmp_path, "exit 3") as one:
+        one.conduit.close_stdin()
+        await one.ended()
+        assert one.conduit.heard

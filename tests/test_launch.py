@@ -389,6 +389,35 @@ def _command_line(entry: Any) -> bytes:
     return Path(f"/proc/{entry.pid}/cmdline").read_bytes()
 
 
+def test_each_era_has_a_digest_and_the_legacy_one_is_that_of_always(world: World) -> None:
+    launch = world.resolve(command=["sh"])
+    assert (launch.era, launch.digest) == ("legacy", launch.digests["legacy"])
+    modern = launch.of("modern")
+    assert (modern.era, modern.digest) == ("modern", launch.digests["modern"])
+    assert modern.digest != launch.digest
+    assert modern.of("legacy") == launch
+    assert world.resolve(command=["sh"], era="legacy").digest == launch.digest
+    assert world.resolve(command=["sh"], era="modern").digest == modern.digest
+
+
+def test_what_a_verdict_is_remembered_by(world: World, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    one = world.resolve(command=[str(program), "a"], env={"KEY": "1"})
+    assert one.fingerprint == one.of("modern").fingerprint
+    assert one.fingerprint == world.resolve(command=[str(program), "a"], env={"KEY": "2"}, network="host").fingerprint
+    different = [
+        world.resolve(command=[str(program), "b"], env={"KEY": "1"}),
+        world.resolve(command=[str(program), "a"], env={"OTHER": "1"}),
+        world.resolve(command=["no-such-program", "a"], env={"KEY": "1"}),
+    ]
+    assert one.fingerprint not in {launch.fingerprint for launch in different}
+    before = one.fingerprint
+    os.utime(program, (1, 1))
+    assert one.fingerprint != before
+
+
 def test_system_calls_are_those_of_the_entry_and_part_of_the_digest(world: World) -> None:
     calls = {"families": ["inet"], "unix": True, "userns": True, "deny": ["kcmp", "prctl(PR_SET_MM)"], "audit": True}
     launch = world.resolve(command=["sh"], runtime="bwrap", seccomp=calls)

@@ -14,12 +14,12 @@ import anyio
 import pytest
 
 from supervisord_mcp import server as module
+from supervisord_mcp.blueprint import Spawning
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.remarks import LOGGED
 from supervisord_mcp.runtimes.base import Child
-from supervisord_mcp.server import Spawning
 from tests.kit import probe
 from tests.kit.bounded import bounded
 from tests.kit.daemon import KIT, PYTHON

@@ -275,7 +275,8 @@ class ServerConfig(Table):
     )
     era: Era = Field(
         default="auto",
-        description="Era of the protocol that the server speaks; `modern` is not supported yet, `auto` is `legacy`.",
+        description="Era of the protocol in which the server is spoken to: `legacy` (with a handshake, up to"
+        " 2025-11-25) or `modern` (2026-07-28). `auto` finds out what it speaks, and prefers the era of the host.",
     )
     start: Start = Field(
         default="on-demand",
@@ -341,6 +342,11 @@ class ServerConfig(Table):
         return self.command + self.args
 
     @property
+    def pinned_era(self) -> Literal["legacy", "modern"] | None:
+        """The era that is not to be found out, or None."""
+        return None if self.era == "auto" else self.era
+
+    @property
     def network_text(self) -> str:
         """What the server reaches, as a person reads it."""
         return network_text(self.network)
@@ -357,13 +363,6 @@ class ServerConfig(Table):
         if not command[0]:
             raise ValueError("the first word, the program, must not be empty")
         return command
-
-    @field_validator("era")
-    @classmethod
-    def _supported(cls, era: Era) -> Era:
-        if era == "modern":
-            raise ValueError('"modern" is not supported yet; write "auto" or "legacy"')
-        return era
 
     @field_validator("mounts")
     @classmethod

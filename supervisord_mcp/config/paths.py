@@ -63,6 +63,11 @@ class Paths:
         return self.state_dir / "placeholders"
 
     @property
+    def verdicts_file(self) -> Path:
+        """Which eras of the protocol servers speak."""
+        return self.state_dir / "eras.json"
+
+    @property
     def catalogue_dir(self) -> Path:
         """What servers offered when they last ran."""
         return self.state_dir / "catalogue"

@@ -80,6 +80,13 @@ class Exited(OfRun):
 
     success: bool
     cause: str
+    #: Whether the end says nothing of the server: it was spoken to in a way that it does not know.
+    blameless: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replace(OfRun):
+    """The child, which is not ready yet, has to be spoken to in another way from its first word on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,7 @@ class Idle(OfRun):
 
 
 Event: TypeAlias = (
-    Start | Stop | Restart | Demand | TimerFired | Installing | Spawned | SpawnFailed | Ready | Exited | Idle
+    Start | Stop | Restart | Demand | TimerFired | Installing | Spawned | SpawnFailed | Ready | Exited | Replace | Idle
 )
 
 

@@ -12,7 +12,8 @@ after. Only the end of a run, or a state without one, leads to the next ``Spawn`
                            . Stop, Restart, timer -> CANCELLING (CancelSpawn)
     INSTALLING   STARTING  as SPAWNING; a further Installing sets the timer anew
     CANCELLING   STOPPING  SpawnFailed -> gone . Spawned -> KILLING (Kill)
-    STARTING     STARTING  Ready -> RUNNING . Exited -> crash . Stop, Restart, timer -> CLOSING (CloseStdin, SetTimer)
+    STARTING     STARTING  Ready -> RUNNING . Exited -> crash, or SPAWNING if it is blameless
+                           . Stop, Restart, Replace, timer -> CLOSING (CloseStdin, SetTimer)
     RUNNING      RUNNING   Exited -> crash . Stop, Restart, Idle -> CLOSING (CloseStdin, SetTimer)
     CLOSING      STOPPING  Exited -> gone . timer -> TERMINATING (Terminate, SetTimer)
     TERMINATING  STOPPING  Exited -> gone . timer -> KILLING (Kill)
@@ -33,6 +34,10 @@ come thousands of times. It wakes an instance that sleeps (one that was not yet 
 ended unasked it is only another way to restart, paid for from the same budget: from EXITED, and from the first wait
 after a child that had been ready, so that a call which meets one crash is served at once. Every other wait holds for
 hosts too, and nothing is spawned in it.
+
+What costs nothing. A child that was spoken to in an era it does not know is replaced: by ``Replace`` while it lives, or
+at once where it died of that (``Exited``, blameless). Neither is a restart. Who reports them does so at most once for
+each era until a child gets ready, so that a server which dies of anything else still spends its budget.
 
 Time. At most one timer runs; entering a state sets it or cancels it, so a resting state has none. A timer is known by
 its serial: one that fires late is ignored. A spawn has ``start_timeout``, the time from Spawned to Ready has it again,
@@ -63,6 +68,7 @@ from supervisord_mcp.policy.events import (
     Kill,
     OfRun,
     Ready,
+    Replace,
     Restart,
     SetTimer,
     Spawn,
@@ -295,6 +301,11 @@ def _end_to_spawn(turn: _Turn, _event: Restart) -> Step:
     return _end(turn.forgiven(), After.SPAWN)
 
 
+def _end_to_replace(turn: _Turn, _event: Replace) -> Step:
+    # Nobody asked for it and nothing went wrong: the ledger stays as it is.
+    return _end(turn, After.SPAWN)
+
+
 def _end_to_sleep(turn: _Turn, _event: Idle) -> Step:
     ledger = turn.life.ledger.settled(Run(turn.ready_for), turn.policy.restart.backoff)
     return _end(turn.having(ledger=ledger), After.SLEEP)
@@ -353,6 +364,8 @@ def _not_spawned(turn: _Turn, event: SpawnFailed) -> Step:
 
 
 def _exited_early(turn: _Turn, event: Exited) -> Step:
+    if event.blameless:
+        return _spawn(turn)
     return _crash(turn.having(cause=f"{event.cause} before it was ready"), Run(None, event.success))
 
 
@@ -400,6 +413,7 @@ TABLE: Mapping[State, Row] = {
         Exited: _exited_early,
         Stop: _end_to_stop,
         Restart: _end_to_spawn,
+        Replace: _end_to_replace,
         TimerFired: _end_overdue,
     },
     State.RUNNING: {Exited: _exited, Stop: _end_to_stop, Restart: _end_to_spawn, Idle: _end_to_sleep},

@@ -11,6 +11,7 @@ import msgspec
 from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.commands import SessionKey, ToSession
 from supervisord_mcp.protocol.lists import KnownLists
+from supervisord_mcp.protocol.mcp import Era
 
 
 class Greeting(Enum):
@@ -51,7 +52,10 @@ class Batch:
 
 @dataclass(slots=True)
 class Attachment:
-    """One host at one instance. ``open`` maps its unanswered ids to upstream ids (None: not sent upstream yet)."""
+    """One host at one instance. ``open`` maps its unanswered ids to upstream ids (None: not sent upstream yet).
+
+    ``era`` is that of its first message which is not ``server/discover``, None until then (protocol.md 6.9).
+    """
 
     key: SessionKey
     greeting: Greeting = Greeting.NONE
@@ -62,6 +66,7 @@ class Attachment:
     asked: int = 0
     open: dict[bytes, int | None] = field(default_factory=dict)
     batches: dict[bytes, Batch] = field(default_factory=dict)
+    era: Era | None = None
     lists: KnownLists = field(default_factory=KnownLists)
 
     # The handshake

@@ -16,16 +16,26 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The result of `initialize` and the items of each list by its method, all as the server's own JSON text."""
+    """The result of `initialize` and the items of each list by its method, all as the server's own JSON text.
+
+    ``discovered`` is the result of `server/discover` where the server is a modern one; ``handshake`` then says the
+    same in the other form.
+    """
 
     handshake: bytes
     lists: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    discovered: bytes | None = None
 
     @property
     def capabilities(self) -> dict[str, Any]:
         """What the server declared."""
         declared = jsonrpc.value_of(jsonrpc.members_of(self.handshake).get("capabilities"))
         return declared if isinstance(declared, dict) else {}
+
+    @property
+    def version(self) -> str:
+        """The revision that the server speaks; empty if it did not say."""
+        return jsonrpc.string_of(jsonrpc.members_of(self.handshake).get("protocolVersion")) or ""
 
     @property
     def offers(self) -> int:
@@ -63,6 +73,7 @@ class _Stored(msgspec.Struct, frozen=True):
     format: int
     handshake: msgspec.Raw
     lists: dict[str, list[msgspec.Raw]]
+    discovered: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 _stored = msgspec.json.Decoder(_Stored)
@@ -82,7 +93,10 @@ def items_of(text: Text | None) -> tuple[bytes, ...]:
 def dump(catalogue: Catalogue) -> bytes:
     """Return the stored form."""
     lists = {method: msgspec.Raw(array_text(items)) for method, items in catalogue.lists.items()}
-    return msgspec.json.encode({"format": FORMAT, "handshake": msgspec.Raw(catalogue.handshake), "lists": lists})
+    stored = {"format": FORMAT, "handshake": msgspec.Raw(catalogue.handshake), "lists": lists}
+    if catalogue.discovered is not None:
+        stored["discovered"] = msgspec.Raw(catalogue.discovered)
+    return msgspec.json.encode(stored)
 
 
 def load(data: bytes) -> Catalogue | None:
@@ -94,4 +108,5 @@ def load(data: bytes) -> Catalogue | None:
     if stored.format != FORMAT or not jsonrpc.members_of(stored.handshake):
         return None
     lists = {method: tuple(map(bytes, items)) for method, items in stored.lists.items() if method in mcp.LISTINGS}
-    return Catalogue(bytes(stored.handshake), lists)
+    discovered = None if stored.discovered is msgspec.UNSET else bytes(stored.discovered)
+    return Catalogue(bytes(stored.handshake), lists, discovered)

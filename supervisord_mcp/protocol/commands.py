@@ -11,6 +11,7 @@ from enum import Enum
 import msgspec
 
 from supervisord_mcp.protocol.catalogue import Catalogue
+from supervisord_mcp.protocol.eras.probe import Verdict
 
 #: Names a session towards the multiplexer; unique for the life of the daemon.
 SessionKey = int
@@ -78,6 +79,18 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Respawn:
+    """Another child is needed in place of this one, which did nothing wrong: it was spoken to in the wrong era."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """It is known which eras the server speaks, or known better than before."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
 class Learned:
     """The catalogue of the instance changed; ``changed`` names the capabilities whose lists differ from before."""
 
@@ -93,6 +106,14 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
+class Alarm:
+    """Say this number to `Multiplexer.rang` after so many seconds; a number of the past does no harm."""
+
+    serial: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something for the server's log: noise on stdout, an answer nobody waits for, a request that was refused."""
 
@@ -100,4 +121,19 @@ class Note:
     text: str
 
 
-Command = ToServer | ToSession | Opened | Dropped | Remember | Demand | Ready | Refused | Learned | Health | Note
+Command = (
+    ToServer
+    | ToSession
+    | Opened
+    | Dropped
+    | Remember
+    | Demand
+    | Ready
+    | Refused
+    | Respawn
+    | Judged
+    | Learned
+    | Health
+    | Alarm
+    | Note
+)

@@ -165,8 +165,8 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     ``held`` is whether a person stopped it, so that no host starts it. ``mounts`` are the paths that its sandbox shows,
     each with ``:ro`` or ``:rw``, beside what its command needs to run.
-    ``user`` is whom a sandbox of a daemon of root runs as; ``limits`` are its limits, each with what enforces it;
-    ``uncovered`` is what a reduced isolation does not hold it back from.
+    ``era`` is that of a child that is ready. ``user`` is whom a sandbox of a daemon of root runs as; ``limits`` are its
+    limits, each with what enforces it; ``uncovered`` is what a reduced isolation does not hold it back from.
     ``dropped`` counts what the server wrote that reached nobody, by why: ``noise`` (a line that is no message),
     ``late`` (an answer or progress after the end of the request), ``unknown`` (an answer to what was never asked, or
     without an id), ``unrouted`` and ``early`` (a notification that belongs to no host).
@@ -185,6 +185,7 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     phase: str | None = None
     isolation: str = ""
     mounts: tuple[str, ...] = ()
+    era: str = ""
     user: str = ""
     limits: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()

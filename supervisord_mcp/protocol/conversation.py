@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Raw
 
-from supervisord_mcp.protocol import jsonrpc, mcp, requests
+from supervisord_mcp.protocol import conversion, jsonrpc, mcp, requests
+from supervisord_mcp.protocol.alarms import Alarms
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.callbacks import Callbacks
 from supervisord_mcp.protocol.catalogue import Catalogue
@@ -21,14 +22,50 @@ from supervisord_mcp.protocol.commands import (
     ToServer,
     ToSession,
 )
-from supervisord_mcp.protocol.discovery import Discovery
+from supervisord_mcp.protocol.discovery import Discovery, Ways
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 from supervisord_mcp.protocol.pending import HeldMessages, Pending
 from supervisord_mcp.protocol.subscriptions import Subscriptions
 from supervisord_mcp.protocol.tasks import BY_ID, Tasks
 
+#: Gives as many random bytes as asked for: what must not be guessed is made of them.
+Entropy = Callable[[int], bytes]
 #: Sends one kind of request to the child.
 Forward = Callable[[Attachment, Message, bytes], list[Command]]
+
+
+class Bridge(Protocol):
+    """What is done instead while the child is a modern one (`eras.modern_child`, protocol.md 6.4, column LC to MS)."""
+
+    def opened(self, version: str) -> list[Command]:
+        """The child is ready."""
+
+    def asked(self, params: Text | None) -> bytes:
+        """Return the parameters of a request of the daemon's own."""
+
+    def send(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        """Send a request of a host. Raise `FramingError` if it is malformed."""
+
+    def subscribe(self, uri: str) -> list[Command]:
+        """Ask for updates of a resource; `Conversation.subscribed` takes the answer."""
+
+    def unsubscribe(self, uri: str) -> list[Command]:
+        """Nobody wants updates of a resource any more."""
+
+    def notified(self, message: Message) -> list[Command]:
+        """The child sent a notification that is no progress."""
+
+    def cancel(self, session: SessionKey, identity: bytes) -> list[Command]:
+        """A host gives up a request of which nothing is at the child."""
+
+    def leave(self, session: SessionKey) -> list[Command]:
+        """A host is gone, or moves to another instance."""
+
+    def child_lost(self) -> None:
+        """The child is gone."""
+
+    def __bool__(self) -> bool:
+        """Whether a call goes on of which nothing is at the child."""
 
 
 class Conversation:
@@ -38,17 +75,21 @@ class Conversation:
     host, and the host's own capabilities are what the child is told.
     """
 
-    def __init__(self, server: str, *, relay: bool, known: Catalogue | None) -> None:
+    def __init__(self, server: str, *, relay: bool, known: Catalogue | None, entropy: Entropy) -> None:
         self.server = server
+        self.entropy = entropy
+        self.alarms = Alarms()
         self.sessions: dict[SessionKey, Attachment] = {}
         self.pending: dict[int, Pending] = {}
         self.held = HeldMessages()
         self.last_id = 0
         self.level: str | None = None
         self.subscriptions = Subscriptions()
-        self.callbacks = Callbacks(self.sessions, relay=relay)
         self.tasks = Tasks()
-        self.discovery = Discovery(self.ask, self.announce, known)
+        self.callbacks = Callbacks(self.sessions, self.pending, self.tasks, relay=relay)
+        #: Set by the multiplexer, which knows all parts.
+        self.bridge: Bridge
+        self.discovery = Discovery(server, Ways(self.ask, self.announce, self.alarms, self._welcome), known)
         self._special: dict[str, Forward] = {
             "resources/subscribe": self.subscribe,
             "resources/unsubscribe": self.unsubscribe,
@@ -61,13 +102,21 @@ class Conversation:
         """Whether the child answered its handshake and takes requests."""
         return self.discovery.ready
 
+    @property
+    def modern(self) -> bool:
+        """Whether the child is known to be a modern one."""
+        return self.discovery.era == "modern"
+
+    def _welcome(self, version: str) -> list[Command]:
+        return self.bridge.opened(version)
+
     @staticmethod
     def fail(attachment: Attachment, identity: bytes, code: int, text: str, data: Any = None) -> list[Command]:
         """Answer a request of a host with an error."""
         return [*attachment.answer(identity, jsonrpc.error_line(identity, code, text, data))]
 
     @staticmethod
-    def succeed(attachment: Attachment, identity: bytes, result: bytes = b"{}") -> list[Command]:
+    def succeed(attachment: Attachment, identity: bytes, result: Text = b"{}") -> list[Command]:
         """Answer a request of a host with a result of the daemon's own."""
         return [*attachment.answer(identity, jsonrpc.result_line(identity, result))]
 
@@ -76,6 +125,8 @@ class Conversation:
     def ask(self, method: str, params: Text | None, reply: Callable[[Message], list[Command]]) -> list[Command]:
         """Send a request of the daemon's own; ``reply`` takes the answer."""
         self.last_id += 1
+        if self.modern:
+            params = self.bridge.asked(params)
         self.pending[self.last_id] = Pending(None, b"", method, reply=reply)
         return [ToServer(jsonrpc.request_line(self.last_id, method, params))]
 
@@ -97,6 +148,8 @@ class Conversation:
         self, attachment: Attachment, message: Message, identity: bytes, task: str | None = None
     ) -> list[Command]:
         assert message.method is not None
+        if self.modern:
+            return self.bridge.send(attachment, message, identity)
         self.last_id += 1
         upstream = self.last_id
         token, augmented = requests.rewrite(message, upstream, self.discovery.capabilities)
@@ -122,6 +175,12 @@ class Conversation:
             return self.fail(attachment, identity, jsonrpc.INVALID_PARAMS, "Task not found")
         return self._send(attachment, message, identity, task)
 
+    def notify(self, message: Message) -> list[Command]:
+        """Pass on a notification of a host, unless it is one that a modern server does not know (protocol.md 1.3)."""
+        if self.modern and message.method in mcp.LEGACY_NOTIFICATIONS:
+            return []
+        return [ToServer(jsonrpc.encode(message.members))]
+
     def cancel_upstream(self, upstream: int, params: Members) -> list[Command]:
         """Cancel a request at the child, and what the child asked back for it."""
         pending = self.pending.pop(upstream)
@@ -129,10 +188,8 @@ class Conversation:
             return []  # a task is ended by tasks/cancel alone
         text = jsonrpc.object_text({**params, "requestId": b"%d" % upstream})
         cancelled = ToServer(jsonrpc.notification_line("notifications/cancelled", text))
-        if pending.method in mcp.CALLBACK_METHODS and not self.eligible():
-            # The call that was called back for is gone: the server must not stay blocked in it (6.3, pitfall 12).
-            return [*self.callbacks.abandon(), cancelled]
-        return [cancelled]
+        # The call that was called back for is gone: the server must not stay blocked in it (6.3, pitfall 12).
+        return [*self.callbacks.end(upstream), cancelled]
 
     # Handshake, lists, log level
 
@@ -141,9 +198,12 @@ class Conversation:
         handshake = self.discovery.handshake
         assert handshake is not None
         told = mcp.server_capabilities(self.discovery.capabilities, attachment.version)
+        said = jsonrpc.members_of(handshake)
+        if "serverInfo" in said:
+            said["serverInfo"] = Raw(conversion.older_implementation(said["serverInfo"], attachment.version))
         result = jsonrpc.object_text(
             {
-                **jsonrpc.members_of(handshake),
+                **said,
                 "protocolVersion": jsonrpc.text_of(attachment.version),
                 "capabilities": jsonrpc.text_of(told),
             }
@@ -167,7 +227,7 @@ class Conversation:
         A host that never set one counts with the usual level as soon as another one has: it must not be silenced.
         """
         levels = [attachment.level for attachment in self.sessions.values() if attachment.greeted]
-        if not self.ready or "logging" not in self.discovery.capabilities or not levels:
+        if not self.ready or self.modern or "logging" not in self.discovery.capabilities or not levels:
             return []
         if self.level is None and not any(levels):
             return []
@@ -182,6 +242,14 @@ class Conversation:
         if "error" not in answer.members:
             return []
         return [Note("logging", f"the server refused log level {self.level}")]
+
+    def told(self, attachment: Attachment, method: str, result: Text) -> Text:
+        """Given a result of the server, return it in words of the host's revision (6.6)."""
+        if attachment.version >= self.discovery.version:
+            return result
+        if self.discovery.discovered is not None:
+            return conversion.to_legacy(method, result, attachment.version)
+        return conversion.older(method, result, attachment.version)
 
     # Subscriptions
 
@@ -203,10 +271,13 @@ class Conversation:
         return [Remember(attachment.key), *answer, *(self.unsubscribe_upstream(uri) if last else [])]
 
     def _ask_subscription(self, uri: str) -> list[Command]:
+        if self.modern:
+            return self.bridge.subscribe(uri)
         params = jsonrpc.text_of({"uri": uri})
-        return self.ask("resources/subscribe", params, lambda answer: self._subscribed(uri, answer))
+        return self.ask("resources/subscribe", params, lambda answer: self.subscribed(uri, answer))
 
-    def _subscribed(self, uri: str, answer: Message) -> list[Command]:
+    def subscribed(self, uri: str, answer: Message) -> list[Command]:
+        """The server accepted or refused a subscription."""
         if "result" not in answer.members:
             return self._not_subscribed(uri, answer)
         accepted = self.subscriptions.accepted(uri)
@@ -233,6 +304,8 @@ class Conversation:
         """Tell the server that nobody wants updates any more."""
         if not self.ready:
             return []
+        if self.modern:
+            return self.bridge.unsubscribe(uri)
         return self.ask("resources/unsubscribe", jsonrpc.text_of({"uri": uri}), lambda _: [])
 
     def replay_subscriptions(self) -> list[Command]:

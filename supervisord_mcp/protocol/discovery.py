@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from supervisord_mcp import __version__
 from supervisord_mcp.protocol import jsonrpc, mcp
+from supervisord_mcp.protocol.alarms import Alarms
 from supervisord_mcp.protocol.catalogue import Catalogue, items_of
-from supervisord_mcp.protocol.commands import Command, Health, Learned, Note, Ready, Refused, ToServer
+from supervisord_mcp.protocol.commands import Command, Health, Learned, Note, Ready, ToServer
+from supervisord_mcp.protocol.eras.envelope import Envelope
+from supervisord_mcp.protocol.eras.opening import Opened, Opening
+from supervisord_mcp.protocol.eras.probe import Terms
+from supervisord_mcp.protocol.eras.translation import handshake
 from supervisord_mcp.protocol.jsonrpc import Message, Text
+from supervisord_mcp.protocol.mcp import Era
 
 #: A list with more pages than this is cut: a server that always returns a cursor must not keep the daemon busy.
 MAX_PAGES = 100
@@ -22,20 +28,38 @@ Ask = Callable[[str, Text | None, Callable[[Message], list[Command]]], list[Comm
 Announce = Callable[[str, bool | None], list[Command]]
 
 
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What a discovery is connected to; ``welcome`` is called with the revision of a modern child that is ready."""
+
+    ask: Ask
+    announce: Announce
+    alarms: Alarms
+    welcome: Callable[[str], list[Command]]
+
+
 class Discovery:
     """The daemon's own conversation with one child at a time.
 
     ``handshaking`` is true from the start of a child until it answered its handshake, ``ready`` from then on.
+    ``era`` is that of the child, legacy as long as it is not known to be another. ``handshake`` is what `initialize`
+    answered, or its equivalent where a modern server has no such thing; ``discovered`` is what that one said.
     """
 
-    def __init__(self, ask: Ask, announce: Announce, known: Catalogue | None) -> None:
-        self._ask = ask
-        self._announce = announce
+    def __init__(self, server: str, ways: Ways, known: Catalogue | None) -> None:
+        self._server = server
+        self._ask = ways.ask
+        self._announce = ways.announce
+        self._welcome = ways.welcome
+        self._opening = Opening(ways.ask, ways.alarms, self._opened)
+        self.era: Era = "legacy"
+        self.discovered: bytes | None = known.discovered if known else None
         self.known = known
         self.ready = False
         self.handshaking = False
         self.handshake: bytes | None = known.handshake if known else None
         self.capabilities: dict[str, Any] = known.capabilities if known else {}
+        self.version = known.version if known else ""
         self._lists: dict[str, tuple[bytes, ...]] = {}
         self._offered = 0
         self._outstanding = 0
@@ -45,22 +69,26 @@ class Discovery:
         self._announced: set[str] = set()
         self._fetches = 0
 
-    def start(self, version: str, capabilities: dict[str, Any], client: dict[str, Any] | None) -> list[Command]:
-        """A child runs: open the conversation. ``client`` defaults to the daemon itself."""
+    def start(self, terms: Terms, version: str, capabilities: dict[str, Any], client: dict[str, Any]) -> list[Command]:
+        """A child runs: open the conversation, as one client with these capabilities."""
         self.handshaking = True
-        params = {
-            "protocolVersion": version,
-            "capabilities": capabilities,
-            "clientInfo": client or {"name": "smcp", "version": __version__},
-        }
-        return self._ask("initialize", jsonrpc.text_of(params), self._greeted)
+        self.era = "legacy"
+        params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": client}
+        return self._opening.begin(terms, jsonrpc.text_of(params), Envelope(mcp.NEWEST_MODERN, {}, client))
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a death of the child now is an answer to the first words that it was sent (6.1 D3)."""
+        return self.handshaking and self._opening.doubtful
 
     def stopping(self) -> None:
         """The child is being stopped: it gets nothing new and does not get ready, but may finish what it has."""
+        self._opening.stop()
         self.ready = self.handshaking = False
 
-    def child_lost(self) -> None:
-        """The child is gone; what is known of it stays known."""
+    def child_lost(self, *, blameless: bool) -> None:
+        """The child is gone, and where it is blameless, that was its answer; what is known of it stays known."""
+        self._opening.child_lost(blameless=blameless)
         self.ready = self.handshaking = False
         self._first = True
         self._outstanding = 0
@@ -70,7 +98,7 @@ class Discovery:
     def asked(self) -> list[Command]:
         """A host asks for a list: what was put off is done now."""
         self._fetches = 0
-        return self._refresh() if self._again else []
+        return self.refresh() if self._again else []
 
     def changed(self, kind: str) -> list[Command]:
         """The server said that a list changed: tell the hosts, and fetch the lists again.
@@ -79,11 +107,12 @@ class Discovery:
         have something old; the others are told if the comparison finds a difference (pitfall 29).
         """
         if self._first:
-            return [*self._announce(kind, True), *self._refresh()]
+            return [*self._announce(kind, True), *self.refresh()]
         self._announced.add(kind)
-        return [*self._announce(kind, None), *self._refresh()]
+        return [*self._announce(kind, None), *self.refresh()]
 
-    def _refresh(self) -> list[Command]:
+    def refresh(self) -> list[Command]:
+        """Fetch the lists again, now or as soon as what is being fetched is there."""
         if not self.ready:
             return []
         if self._outstanding or self._fetches >= MAX_FETCHES:
@@ -91,25 +120,23 @@ class Discovery:
             return []
         return self._fetch_all()
 
-    def _greeted(self, message: Message) -> list[Command]:
-        if not self.handshaking:
-            return []
-        result = message.members.get("result")
-        if result is None:
-            error = jsonrpc.value_of(message.members.get("error"))
-            text = error.get("message") if isinstance(error, dict) else error
-            return [Refused(f"answered initialize with an error: {text}")]
-        members = jsonrpc.members_of(result)
-        version = jsonrpc.value_of(members.get("protocolVersion"))
-        if version not in mcp.LEGACY_VERSIONS:
-            return [Refused(f"speaks protocol version {version!r}, which smcp does not know")]
-        capabilities = jsonrpc.value_of(members.get("capabilities"))
+    def _opened(self, opened: Opened) -> list[Command]:
+        self.era, self.version = opened.era, opened.version
+        told = jsonrpc.object_text(opened.result)
+        modern = opened.era == "modern"
+        self.discovered = told if modern else None
+        self.handshake = handshake(opened.version, opened.result, self._server) if modern else told
+        capabilities = jsonrpc.value_of(jsonrpc.members_of(self.handshake).get("capabilities"))
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
-        self.handshake = bytes(result)
         self.handshaking = False
         self.ready = True
-        # Nothing of a host may reach the server before this notification (protocol.md 2.3).
-        return [ToServer(jsonrpc.notification_line("notifications/initialized")), Ready(), *self._fetch_all()]
+        # Nothing of a host may reach a legacy server before this notification (protocol.md 2.3).
+        first = (
+            self._welcome(opened.version)
+            if modern
+            else [ToServer(jsonrpc.notification_line("notifications/initialized"))]
+        )
+        return [*first, Ready(), *self._fetch_all()]
 
     def _fetch_all(self) -> list[Command]:
         self._again = False
@@ -133,11 +160,13 @@ class Discovery:
             members = jsonrpc.members_of(result)
             items = before + items_of(members.get(listing.key))
             cursor = members.get("nextCursor")
-            if jsonrpc.string_of(cursor):
+            # The empty text is a cursor like any other in the modern era, and none before (pitfall 37).
+            text = jsonrpc.string_of(cursor)
+            if text or (text is not None and self.era == "modern"):
                 if page < MAX_PAGES:
                     return self._fetch(listing, cursor, items, page + 1)
-                text = f"{listing.method} has more than {MAX_PAGES} pages; the rest is left out"
-                notes.append(Note("catalogue", text))
+                told = f"{listing.method} has more than {MAX_PAGES} pages; the rest is left out"
+                notes.append(Note("catalogue", told))
             self._lists[listing.method] = items
             self._offered += len(items)
         elif self.known is not None and listing.method in self.known.lists:
@@ -150,7 +179,7 @@ class Discovery:
         if self._again and self._fetches < MAX_FETCHES:
             return self._fetch_all()
         assert self.handshake is not None
-        fresh, known = Catalogue(self.handshake, self._lists), self.known
+        fresh, known = Catalogue(self.handshake, self._lists, self.discovered), self.known
         first, announced = self._first, self._announced
         self._first, self._announced = False, set()
         if known is not None and known.offers and not self._offered:

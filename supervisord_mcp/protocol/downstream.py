@@ -8,7 +8,7 @@ from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, mcp, requests, salvage
 from supervisord_mcp.protocol.attachment import Attachment, Batch, Greeting
 from supervisord_mcp.protocol.catalogue import items_of
-from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, SessionKey, ToServer, ToSession
+from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, SessionKey, ToSession
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.framing import KEPT, Oversized
 from supervisord_mcp.protocol.jsonrpc import Message
@@ -52,7 +52,9 @@ class Downstream:
         """A message cannot be read: tell the host, and the child if it was the answer to its question."""
         if not seen.answers or seen.asks:
             return [self._malformed(attachment, seen.identity, code, text)]
-        lost = self._talk.callbacks.answer_lost(seen.identity, f"the answer of the host is lost: {text}")
+        lost = self._talk.callbacks.answer_lost(
+            attachment.key, seen.identity, f"the answer of the host is lost: {text}"
+        )
         return [*lost, self._malformed(attachment, None, code, text)]
 
     def _unparsed(self, attachment: Attachment, line: bytes, error: FramingError) -> list[Command]:
@@ -115,7 +117,7 @@ class Downstream:
 
     def _handle(self, attachment: Attachment, message: Message) -> list[Command]:
         if message.method is None:
-            return self._talk.callbacks.answered(message)
+            return self._talk.callbacks.answered(attachment.key, message)
         identity = message.id
         try:
             if identity is None:
@@ -148,7 +150,8 @@ class Downstream:
             stored = known.answer(message.method)
             if stored is not None and requests.cursor(message.params()) is None:
                 attachment.lists.asked(message.method, None)
-                return self._talk.succeed(attachment, identity, stored)
+                told = self._talk.told(attachment, message.method, stored)
+                return self._talk.succeed(attachment, identity, told)
         return self._pass_on(attachment, message, identity)
 
     def _initialize(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
@@ -183,14 +186,14 @@ class Downstream:
             case "notifications/cancelled":
                 return self._cancelled(attachment, message)
             case "notifications/progress":
-                return self._talk.callbacks.progress(message)
+                return self._talk.callbacks.progress(attachment.key, message)
             case "notifications/roots/list_changed" if not self._talk.callbacks.relay:
                 return []
         message.params()
         if not attachment.greeted:
             return [Note("host", f"{message.method} came before initialize")]
         if self._talk.ready:
-            return [ToServer(jsonrpc.encode(message.members))]
+            return self._talk.notify(message)
         if self._talk.held or self._talk.discovery.handshaking:
             self._talk.held.add(attachment.key, message)
             return []
@@ -220,4 +223,5 @@ class Downstream:
                 return []  # it cannot be cancelled (protocol.md 2.3)
             self._talk.held.drop(attachment.key, identity)
             self._talk.subscriptions.cancel(attachment.key, identity)
+            commands += self._talk.bridge.cancel(attachment.key, identity)
         return [*commands, Dropped(attachment.key, identity), *attachment.forget(identity)]

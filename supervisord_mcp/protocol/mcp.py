@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
+from supervisord_mcp import __version__
+
 #: Which of the two worlds a host or a child lives in: handshake (up to 2025-11-25) or per-request (2026-07-28).
 Era = Literal["legacy", "modern"]
 
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 NEWEST_LEGACY = LEGACY_VERSIONS[-1]
+#: Revisions without a handshake that we speak, the newest last.
+MODERN_VERSIONS = ("2026-07-28",)
+NEWEST_MODERN = MODERN_VERSIONS[-1]
+
+#: How the daemon names itself to servers.
+DAEMON = {"name": "smcp", "version": __version__}
 #: The only revision whose lines may be arrays (protocol.md 2.2).
 BATCH_VERSION = "2025-03-26"
 
@@ -25,6 +33,16 @@ DEFAULT_LEVEL = "info"
 
 #: Requests during which a server may call back or log on behalf of the caller (protocol.md 6.3 rule 3).
 CALLBACK_METHODS = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
+
+#: What hosts of the legacy era may announce to a server, and of the modern era not.
+LEGACY_NOTIFICATIONS = frozenset(
+    {
+        "notifications/initialized",
+        "notifications/progress",
+        "notifications/roots/list_changed",
+        "notifications/tasks/status",
+    }
+)
 
 
 class Listing:

@@ -14,17 +14,24 @@ from supervisord_mcp.protocol import jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import Attachment, State
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import Command, Demand, SessionKey, ToSession
-from supervisord_mcp.protocol.conversation import Conversation
+from supervisord_mcp.protocol.conversation import Conversation, Entropy
 from supervisord_mcp.protocol.downstream import Downstream
+from supervisord_mcp.protocol.eras.modern_child import ModernChild
+from supervisord_mcp.protocol.eras.probe import Terms
 from supervisord_mcp.protocol.framing import Oversized
+from supervisord_mcp.protocol.mcp import Era
 from supervisord_mcp.protocol.upstream import Upstream
 
 
 class Multiplexer:
-    """The conversation of one instance; ``relay`` as in `Conversation`, ``known`` is the stored catalogue."""
+    """The conversation of one instance.
 
-    def __init__(self, server: str, *, relay: bool = False, known: Catalogue | None = None) -> None:
-        self._talk = Conversation(server, relay=relay, known=known)
+    ``relay`` as in `Conversation`, ``known`` is the stored catalogue, ``entropy`` gives as many random bytes as asked.
+    """
+
+    def __init__(self, server: str, *, entropy: Entropy, relay: bool = False, known: Catalogue | None = None) -> None:
+        self._talk = Conversation(server, relay=relay, known=known, entropy=entropy)
+        self._talk.bridge = ModernChild(self._talk)
         self._downstream = Downstream(self._talk)
         self._upstream = Upstream(self._talk)
 
@@ -34,6 +41,11 @@ class Multiplexer:
     def ready(self) -> bool:
         """Whether the child answered its handshake."""
         return self._talk.ready
+
+    @property
+    def era(self) -> Era:
+        """The era of the child; it counts only while it is ready."""
+        return self._talk.discovery.era
 
     @property
     def catalogue(self) -> Catalogue | None:
@@ -57,6 +69,7 @@ class Multiplexer:
         return bool(
             talk.held
             or talk.callbacks
+            or talk.bridge
             or talk.subscriptions
             or talk.tasks
             or any(pending.session is not None for pending in talk.pending.values())
@@ -79,6 +92,10 @@ class Multiplexer:
         """The child sent a line."""
         return self._upstream.from_server(line)
 
+    def rang(self, serial: int) -> list[Command]:
+        """The time of an `Alarm` has come."""
+        return self._talk.alarms.rang(serial)
+
     def attach(self, key: SessionKey, state: State | None = None) -> list[Command]:
         """A host is there; ``state`` is what it had before the daemon was restarted."""
         if state is None:
@@ -97,7 +114,7 @@ class Multiplexer:
             return []
         self._talk.held.drop(key)
         commands = self._cancel_all(attachment, "the host is gone")
-        commands += self._talk.callbacks.abandon() if self._talk.callbacks.relay else []
+        commands += [*self._talk.callbacks.leave(key), *self._talk.bridge.leave(key)]
         for uri in self._talk.subscriptions.leave(key):
             commands += self._talk.unsubscribe_upstream(uri)
         self._talk.tasks.leave(key)
@@ -108,7 +125,7 @@ class Multiplexer:
         attachment = self._talk.sessions[key]
         if any(message.method == "initialize" for message in self._talk.held.drop(key)):
             attachment.refused()
-        commands = self._cancel_all(attachment, text)
+        commands = [*self._cancel_all(attachment, text), *self._talk.bridge.leave(key)]
         for identity in list(attachment.open):
             self._talk.subscriptions.cancel(key, identity)
             commands += self._talk.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, data)
@@ -131,19 +148,28 @@ class Multiplexer:
             return []
         return [command for kind in shown.differences(discovery.known) for command in self._talk.announce(kind)]
 
-    def child_started(self) -> list[Command]:
-        """A child runs and its pipes are connected."""
+    def child_started(self, terms: Terms) -> list[Command]:
+        """A child runs and its pipes are connected; ``terms`` say what is known of its era."""
         hosts = self._talk.sessions.values() if self._talk.callbacks.relay else ()
         host = next((attachment for attachment in hosts if attachment.greeted), None)
         if host is None:
-            return self._talk.discovery.start(mcp.NEWEST_LEGACY, {}, None)
+            return self._talk.discovery.start(terms, mcp.NEWEST_LEGACY, {}, mcp.DAEMON)
         capabilities = mcp.relayed_capabilities(host.capabilities, host.version)
-        return self._talk.discovery.start(host.version, capabilities, host.client or None)
+        return self._talk.discovery.start(terms, host.version, capabilities, host.client or mcp.DAEMON)
 
-    def child_lost(self, text: str, data: Any = None) -> list[Command]:
-        """The child is gone: fail what it had and what it never got, keep the hosts (protocol.md 6.8)."""
-        # What came while a child was already on its way out waits for the next one.
-        commands = self.fail_held(text, data) if self._talk.discovery.handshaking else []
+    @property
+    def doubtful(self) -> bool:
+        """Whether a death of the child now is no crash: it may only not have known what it was asked (6.1 D3)."""
+        return self._talk.discovery.doubtful
+
+    def child_lost(self, text: str, data: Any = None, *, blameless: bool = False) -> list[Command]:
+        """The child is gone: fail what it had and what it never got, keep the hosts (protocol.md 6.8).
+
+        It is ``blameless`` where it only did not know the era of its first words (`doubtful`); another takes its place.
+        """
+        # What came while a child was already on its way out, or is replaced by another, waits for the next one.
+        waits = blameless or not self._talk.discovery.handshaking
+        commands = [] if waits else self.fail_held(text, data)
         self._talk.pending.clear()
         for attachment in self._talk.sessions.values():
             attachment.lists.child_lost()
@@ -153,8 +179,9 @@ class Multiplexer:
         commands += [command for command in self._talk.callbacks.abandon() if isinstance(command, ToSession)]
         self._talk.subscriptions.child_lost()
         self._talk.tasks.child_lost()
+        self._talk.bridge.child_lost()
         self._talk.level = None
-        self._talk.discovery.child_lost()
+        self._talk.discovery.child_lost(blameless=blameless)
         return commands
 
     def fail_held(self, text: str, data: Any = None) -> list[Command]:

@@ -16,7 +16,8 @@ class Pending(msgspec.Struct):
     """A request sent to the child: whose it is, under which id and progress token, or who takes the answer.
 
     ``progress`` is the last value reported, ``augmented`` says that the call asked for a task, ``task`` names the one
-    that the request is about. (A struct, because one is made for every call.)
+    that the request is about. ``offset`` is added to what the child reports: a call of several rounds goes on counting
+    (pitfall 9). (A struct, because one is made for every call.)
     """
 
     session: SessionKey | None
@@ -26,6 +27,7 @@ class Pending(msgspec.Struct):
     augmented: bool = False
     task: str | None = None
     progress: float | None = None
+    offset: float = 0
     reply: Callable[[Message], list[Command]] | None = None
 
 

@@ -99,6 +99,16 @@ def accepts_tasks(capabilities: dict[str, Any]) -> bool:
     return found is not None
 
 
+def token(params: Members) -> bytes | None:
+    """Return the progress token that a host gave with a request. Raise `FramingError` if it is none."""
+    text = jsonrpc.members_of(params.get("_meta")).get("progressToken", jsonrpc.NULL)
+    if text == jsonrpc.NULL:
+        return None
+    if not jsonrpc.valid_id(bytes(text)):
+        raise FramingError("progressToken must be a string or an integer", jsonrpc.INVALID_PARAMS)
+    return bytes(text)
+
+
 def rewrite(message: Message, upstream: int, capabilities: dict[str, Any]) -> tuple[bytes | None, bool]:
     """Given a host's request, make it the one sent upstream; return (the host's progress token, whether a task runs).
 

@@ -130,6 +130,20 @@ class Subscriptions:
             entry.waiters.clear()
             self._release(uri, entry)
 
+    def holders(self, uri: str) -> set[SessionKey]:
+        """Return the hosts that hold this very URI."""
+        entry = self._by_uri.get(uri)
+        return set() if entry is None else entry.holders
+
+    def asking(self, uri: str) -> bool:
+        """Whether the server was asked for a subscription and has not answered."""
+        entry = self._by_uri.get(uri)
+        return entry is not None and entry.asking
+
+    def lost(self, uri: str) -> None:
+        """The server ended a subscription that hosts hold; it can be asked for again (`to_replay`)."""
+        self._by_uri[uri].confirmed = False
+
     def to_replay(self) -> list[str]:
         """Return the URIs to subscribe again at a new child, and note that they are being asked for."""
         uris = [uri for uri, entry in self._by_uri.items() if not entry.confirmed and not entry.asking]

@@ -11,7 +11,7 @@ from supervisord_mcp.protocol.catalogue import items_of
 from supervisord_mcp.protocol.commands import Command, Note, Ready, SessionKey, ToServer, ToSession, Weight
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.framing import KEPT, Oversized
-from supervisord_mcp.protocol.jsonrpc import Message
+from supervisord_mcp.protocol.jsonrpc import Members, Message
 from supervisord_mcp.protocol.pending import Pending
 from supervisord_mcp.protocol.tasks import BY_ID
 
@@ -35,7 +35,7 @@ class Upstream:
             message = jsonrpc.parse(line)
         except FramingError:
             return self._unparsed(line)
-        if len(line) < _SHORT and b'"resultType"' in line:
+        if len(line) < _SHORT and b'"resultType"' in line and not self._talk.modern:
             self._refuse_modern(message)
         return self._dispatch(message)
 
@@ -106,6 +106,9 @@ class Upstream:
         try:
             if message.id is None:
                 return self._notification(message)
+            if self._talk.modern:
+                # There are no requests of servers in this era, and so no answers to them (protocol.md 1.2).
+                return [Note("violation", f"the server sent a request, {message.method}, which was ignored")]
             if message.method == "ping":
                 return [ToServer(jsonrpc.result_line(message.id, b"{}"))]
             return self._talk.callbacks.from_child(message)
@@ -121,11 +124,15 @@ class Upstream:
         if pending is None or upstream is None:
             known = upstream is not None and 0 < upstream <= self._talk.last_id
             return [Note("late" if known else "unknown", "an answer that nobody waits for")]
-        if pending.session is None:
-            return self._own_answer(pending, message)
+        if pending.reply is not None:
+            return self._read(pending.reply(message))
+        assert pending.session is not None
         attachment = self._talk.sessions[pending.session]
         if pending.augmented or pending.method in _READ:
             self._read_answer(attachment, pending, message, upstream)
+        if attachment.version < self._talk.discovery.version and "result" in message.members:
+            told = self._talk.told(attachment, pending.method, message.members["result"])
+            message.members["result"] = Raw(told)
         message.members["id"] = Raw(pending.identity)
         return [*attachment.answer(pending.identity, jsonrpc.encode(message.members))]
 
@@ -142,10 +149,10 @@ class Upstream:
         else:
             attachment.lists.answered(pending.method, requests.cursor(jsonrpc.members_of(result), "nextCursor"))
 
-    def _own_answer(self, pending: Pending, message: Message) -> list[Command]:
-        assert pending.reply is not None
+    def _read(self, followed: list[Command]) -> list[Command]:
+        """Given what follows from an answer that somebody took, return it with what hosts get of a child now ready."""
         commands: list[Command] = []
-        for command in pending.reply(message):
+        for command in followed:
             commands.append(command)
             if isinstance(command, Ready):
                 commands += self._resume()
@@ -157,7 +164,7 @@ class Upstream:
         for held in self._talk.held.take():
             attachment, message = self._talk.sessions[held.session], held.message
             if message.id is None:
-                commands.append(ToServer(jsonrpc.encode(message.members)))
+                commands += self._talk.notify(message)
                 continue
             try:
                 if message.method == "initialize":
@@ -171,9 +178,11 @@ class Upstream:
     # Notifications
 
     def _notification(self, message: Message) -> list[Command]:
+        if message.method == "notifications/progress":
+            return self._progress(message)
+        if self._talk.modern:
+            return self._talk.bridge.notified(message)
         match message.method:
-            case "notifications/progress":
-                return self._progress(message)
             case "notifications/message":
                 return self._log(message)
             case "notifications/resources/updated":
@@ -198,10 +207,15 @@ class Upstream:
         if pending is None or pending.token is None or pending.session is None:
             return [Note("late", "progress that no host waits for")]
         value = jsonrpc.value_of(params.get("progress"))
-        if not isinstance(value, int | float) or (pending.progress is not None and value <= pending.progress):
+        if not isinstance(value, int | float):
+            return [Note("late", "progress without a number")]
+        value += pending.offset
+        if pending.progress is not None and value <= pending.progress:
             return [Note("late", "progress that does not increase")]
         pending.progress = value
         params["progressToken"] = Raw(pending.token)
+        if pending.offset:
+            params.update(_shifted(params, value, pending.offset))
         message.members["params"] = Raw(jsonrpc.object_text(params))
         return [ToSession(pending.session, jsonrpc.encode(message.members), Weight.DROPPABLE)]
 
@@ -225,3 +239,12 @@ class Upstream:
         if not calling and len(self._talk.sessions) > 1:
             return False  # it never asked for any, and this one may be about another host
         return self._talk.level is None or rank >= mcp.LEVELS[mcp.DEFAULT_LEVEL]
+
+
+def _shifted(params: Members, value: float, offset: float) -> Members:
+    """Return the numbers of a report for a call whose earlier rounds were reported on already (pitfall 9)."""
+    shifted = {"progress": Raw(jsonrpc.text_of(value))}
+    total = jsonrpc.value_of(params.get("total"))
+    if isinstance(total, int | float):
+        shifted["total"] = Raw(jsonrpc.text_of(total + offset))
+    return shifted

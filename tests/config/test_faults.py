@@ -100,7 +100,7 @@ def test_messages_of_servers(keys: dict[str, Any], messages: dict[str, str]) -> 
 
 
 def test_every_fault_is_reported() -> None:
-    assert set(of_server(cwd="", era="modern", scope="x", log={"keep": 0, "kep": 1})) == {
+    assert set(of_server(cwd="", era="future", scope="x", log={"keep": 0, "kep": 1})) == {
         "cwd",
         "era",
         "scope",

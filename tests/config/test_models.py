@@ -78,7 +78,6 @@ def test_the_environment_is_not_in_the_representation() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"era": "modern"}, '"modern" is not supported yet'),
         ({"command": [""]}, "the first word"),
         ({"unknown": 1}, "Extra inputs"),
         ({"budget": {"restarts": -1}}, "greater than or equal to 0"),

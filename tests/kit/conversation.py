@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import (
+    Alarm,
     Command,
     Dropped,
     Note,
@@ -34,6 +35,7 @@ from supervisord_mcp.protocol.commands import (
     ToServer,
     ToSession,
 )
+from supervisord_mcp.protocol.eras.probe import Terms
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.jsonrpc import error_line
 from supervisord_mcp.protocol.multiplexer import Multiplexer
@@ -100,6 +102,32 @@ def progress(token: Json, value: Json) -> dict[str, Json]:
 def changed(kind: str) -> dict[str, Json]:
     """Return the notification that a list changed."""
     return notification(f"notifications/{kind}/list_changed")
+
+
+def discovered(capabilities: Json = None, **more: Json) -> dict[str, Json]:
+    """Return what a modern server says of itself."""
+    return {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": capabilities or {},
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "fake", "version": "1"}},
+        **more,
+    }
+
+
+def complete(value: Json = None) -> dict[str, Json]:
+    """Return a final result of the modern era."""
+    return {"resultType": "complete", **(value or {})}
+
+
+def needs(requests: Json = None, state: Json = None) -> dict[str, Json]:
+    """Return a result that wants more input: requests by their keys, and a state to get back."""
+    told: dict[str, Json] = {"resultType": "input_required"}
+    if requests is not None:
+        told["inputRequests"] = requests
+    return told if state is None else {**told, "requestState": state}
 
 
 def matches(expected: Json, actual: Json) -> bool:
@@ -220,8 +248,16 @@ class Server:
 class Talk:
     """One conversation. ``notes`` and ``others`` collect the commands that are not messages."""
 
-    def __init__(self, server: str = "s", *, relay: bool = False, known: Catalogue | None = None) -> None:
-        self.mux = Multiplexer(server, relay=relay, known=known)
+    def __init__(
+        self,
+        server: str = "s",
+        *,
+        relay: bool = False,
+        known: Catalogue | None = None,
+        terms: Terms = Terms(),
+    ) -> None:
+        self.mux = Multiplexer(server, relay=relay, known=known, entropy=self._entropy)
+        self.terms = terms
         self.server = Server(self)
         self.notes: list[Note] = []
         self.others: list[Command] = []
@@ -230,6 +266,9 @@ class Talk:
         self._last_key = 0
         self._upstream: set[Json] = set()
         self._waiting: dict[SessionKey, list[bytes]] = {}
+        self._now = 0.0
+        self._alarms: list[tuple[float, int]] = []
+        self._drawn = 0
 
     def __enter__(self) -> Talk:
         return self
@@ -283,9 +322,21 @@ class Talk:
 
     def child_starts(self) -> Json:
         """A child runs; return its `initialize`, which is heard."""
-        self._tell("the child starts")
-        self._apply(self.mux.child_started())
+        self.child_begins()
         return self.server.hears(request(..., "initialize", ...))
+
+    def child_begins(self) -> None:
+        """A child runs; what it is asked first is still to be heard."""
+        self._tell("the child starts")
+        self._apply(self.mux.child_started(self.terms))
+
+    def modern_child_runs(self, capabilities: Json = None, **lists: Iterable[str]) -> None:
+        """A child of the modern era starts, is discovered, and lists what it offers."""
+        declared: dict[str, Json] = {"resources" if kind == "resourceTemplates" else kind: {} for kind in lists}
+        self.child_begins()
+        asked = self.server.hears(request(..., "server/discover", ...))
+        self.server.answers(asked, discovered({**declared, **(capabilities or {})}))
+        self.child_lists(**lists)
 
     def child_runs(self, capabilities: Json = None, *, version: str = NEWEST, **lists: Iterable[str]) -> None:
         """A child starts, shakes hands and lists what it offers; the lists given are its capabilities too."""
@@ -308,21 +359,39 @@ class Talk:
         for line in list(self.server.inbox):
             asked = json.loads(line)
             kind = next((kind for kind, method in LISTS.items() if method == asked["method"]), None)
-            if kind is None or "params" in asked:
+            if kind is None or asked.get("params", {}).keys() - {"_meta"}:
                 continue
             self.server.inbox.remove(line)
             self.server.answers(asked, {kind: [{"name": name} for name in lists.get(kind, ())]})
 
     def child_dies(self, text: str = "the server died", data: Json = None) -> None:
-        """The child is gone, and what it had not heard with it."""
+        """The child is gone, and what it had not heard with it; what it may have died of was heard."""
         self._tell("the child dies")
         self.server.inbox.clear()
-        self._apply(self.mux.child_lost(text, data))
+        self._apply(self.mux.child_lost(text, data, blameless=self.mux.doubtful))
 
     def child_stops(self) -> None:
         """The child is about to be stopped."""
         self._tell("the child is being stopped")
         self._apply(self.mux.stopping())
+
+    # Time and chance
+
+    def passes(self, seconds: float) -> None:
+        """Let time pass: what the multiplexer asked to be woken for is said, in its order."""
+        self._tell(f"{seconds} s pass")
+        end = self._now + seconds
+        while due := [alarm for alarm in self._alarms if alarm[0] <= end]:
+            alarm = min(due)
+            self._alarms.remove(alarm)
+            self._now = alarm[0]
+            self._apply(self.mux.rang(alarm[1]))
+        self._now = end
+
+    def _entropy(self, size: int) -> bytes:
+        # Nothing random in tests, and never the same twice.
+        self._drawn += 1
+        return self._drawn.to_bytes(size)
 
     def gives_up(self, text: str = "no child will come") -> None:
         """No child will come for what is held."""
@@ -404,6 +473,8 @@ class Talk:
                     self._waiting[key].remove(identity)
                 case Remember(key):
                     self.mux.state(key)
+                case Alarm(serial, seconds):
+                    self._alarms.append((self._now + seconds, serial))
                 case Note(kind, text):
                     self._tell(f"  ({kind}: {text})")
                     self.notes.append(command)

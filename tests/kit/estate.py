@@ -17,6 +17,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
+from supervisord_mcp.blueprint import Surroundings
 from supervisord_mcp.catalogues import Catalogues
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import create_directories, find_paths
@@ -30,8 +31,9 @@ from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.protocol.hello import Hello
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.runtimes.base import Runtime
-from supervisord_mcp.server import ManagedServer, Surroundings
+from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.verdicts import Verdicts
 from tests.kit import probe
 from tests.kit.daemon import KIT, PYTHON
 from tests.kit.journal import Journal
@@ -247,7 +249,9 @@ class Estate:
         create_directories(self.paths, os.getuid())
         self.observers = Observers()
         self.logs = ServerLogs(self.paths.log_dir)
-        around = Surroundings(tasks, self.observers, Catalogues(self.paths.catalogue_dir))
+        around = Surroundings(
+            tasks, self.observers, Catalogues(self.paths.catalogue_dir), Verdicts(self.paths.verdicts_file)
+        )
         self.config = self.configured(servers, daemon)
         self.launcher = Launcher(self.paths, self.environ, f"{self.marker}:", (), runtimes)
         self.logs.configure(self.config)

@@ -4,7 +4,7 @@ Run as ``python -I -S fserver.py [JSON | @FILE]``; the environment variable FSRV
 standard library only and reads nothing of the product. Every event (started, frame in, frame out, signal, end of file)
 goes to the file named by the switch ``journal`` as one JSON line, each in a single write with O_APPEND, so that several
 processes may share a file. What the switches mean stands beside the code that obeys them: process and pipe here,
-protocol and tools in `fserver_tools`.
+protocol in `fserver_protocol`, tools in `fserver_tools`, the revision without a handshake in `fserver_modern`.
 
 Switches of the process: journal, starts_file + per_start (list of switches for the first, second … start; the last
 one stays), sleep_start(ms), need_env(name), print_env, exclusive_lock(path), listen_port(n), threads(n), alloc(mb),
@@ -344,11 +344,11 @@ def main() -> NoReturn:
     """Start, and serve until end of file, a signal or a fault."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.append(os.path.dirname(os.path.dirname(here)))
-    from tests.kit.fserver_tools import ToolServer
+    from tests.kit.fserver_modern import DualServer
 
     process = Process(read_switches())
     process.start()
-    ToolServer(process)
+    DualServer(process)
     process.loop()
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
+from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
 from supervisord_mcp.catalogues import Catalogues
 from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.logs import ServerLog
@@ -22,9 +23,12 @@ from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.commands import Weight
+from supervisord_mcp.protocol.eras.probe import Terms
+from supervisord_mcp.protocol.mcp import Era
 from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.base import Child, LaunchSpec
-from supervisord_mcp.server import Blueprint, ManagedServer, Spawning, Surroundings
+from supervisord_mcp.server import ManagedServer
+from supervisord_mcp.verdicts import Verdicts
 from tests.kit import probe
 from tests.kit.daemon import KIT, PYTHON
 from tests.kit.fhost import hello
@@ -152,7 +156,8 @@ class Workshop:
         self.directory = directory
         self.observers = Observers()
         self.catalogues = Catalogues(directory / "catalogue")
-        self.around = Surroundings(tasks, self.observers, self.catalogues)
+        self.verdicts = Verdicts(directory / "eras.json")
+        self.around = Surroundings(tasks, self.observers, self.catalogues, self.verdicts)
         self.log = ServerLog(directory / "s.log", max_size=MIB, keep=1)
         self.journal = Journal(directory / "journal")
         self.marker = uuid.uuid4().hex
@@ -180,6 +185,7 @@ class Workshop:
         relay: bool = False,
         write_timeout: float = 30.0,
         spawn: Callable[[Spawning], Awaitable[Child]] | None = None,
+        era: Era | None = "legacy",
     ) -> ManagedServer:
         """Make an instance whose first, second … child has these switches; the last ones stay."""
         scripts = list(starts or ({},))
@@ -196,6 +202,8 @@ class Workshop:
             bounds=Bounds(MIB, policy.stop_grace, write_timeout),
             isolation="none",
             spawn=spawn or launch,
+            terms=lambda: Terms(era, "legacy", self.verdicts.load("s"), 0.5),
+            judged=lambda verdict: self.verdicts.save("s", verdict),
         )
         known = self.catalogues.load(key.server, key.digest)
         self.instances.append(ManagedServer(blueprint, self.around, self.log, known))

@@ -22,6 +22,7 @@ from supervisord_mcp.policy.events import (
     Kill,
     OfRun,
     Ready,
+    Replace,
     Restart,
     SetTimer,
     Spawn,
@@ -153,6 +154,23 @@ class TestCells:
         assert made.make("exit 1") or made.make("spawn failed")
         assert (made.life.state, made.life.generation) == (State.SPAWNING, 2)
         assert made.life.ledger == Ledger()
+
+    @pytest.mark.parametrize("way", [("blameless",), ("replace", "exit 1"), ("replace", "exit 0")])
+    def test_a_child_that_is_spoken_to_in_another_way_costs_nothing(self, way: tuple[str, ...]) -> None:
+        made = world(*STARTING, *way)
+        assert (made.life.state, made.life.generation, made.life.cause) == (State.SPAWNING, 2, "")
+        assert made.life.ledger == Ledger()
+        # And what went wrong before is not forgotten for it.
+        made = world(*STARTING, "exit 1", "timer", "spawned")
+        before = made.life.ledger
+        for move in way:
+            made.make(move)
+        assert (made.life.state, made.life.ledger) == (State.SPAWNING, before)
+
+    def test_a_child_that_was_ready_is_never_blameless(self) -> None:
+        assert world(*RUNNING, "blameless").life.state is State.BACKOFF
+        life = world(*RUNNING).life
+        assert step(life, Replace(1), 200.0, Policy()) == (life, ())
 
     def test_a_stop_overrules_a_restart_that_is_under_way(self) -> None:
         made = world(*RUNNING, "restart", "stop", "exit 0")
@@ -367,7 +385,7 @@ class TestWalks:
     def test_what_belongs_to_another_run_is_ignored(self, state: State) -> None:
         life = world(*WAYS_TO[state]).life
         for generation in (life.generation - 1, life.generation + 1):
-            for kind in (Installing, Spawned, Ready, Idle):
+            for kind in (Installing, Spawned, Ready, Replace, Idle):
                 assert step(life, kind(generation), 500.0, Policy()) == (life, ())
             assert step(life, SpawnFailed(generation, True, ""), 500.0, Policy()) == (life, ())
             assert step(life, Exited(generation, False, ""), 500.0, Policy()) == (life, ())
@@ -378,4 +396,6 @@ class TestWalks:
     def test_resting_means_that_only_those_who_ask_are_heard(self) -> None:
         for state in RESTING:
             assert set(TABLE[state]) <= {Start, Stop, Restart, Demand}
-        assert all(issubclass(event, OfRun) for event in (Installing, Spawned, SpawnFailed, Ready, Exited, Idle))
+        assert all(
+            issubclass(event, OfRun) for event in (Installing, Spawned, SpawnFailed, Ready, Exited, Replace, Idle)
+        )

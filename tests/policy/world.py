@@ -22,6 +22,7 @@ from supervisord_mcp.policy.events import (
     Installing,
     Kill,
     Ready,
+    Replace,
     Restart,
     SetTimer,
     Spawn,
@@ -101,6 +102,8 @@ class World:
             "ready": lambda: self.tell(Ready(generation)),
             "idle": lambda: self.tell(Idle(generation)),
             "dies": self.die,
+            "replace": lambda: self.tell(Replace(generation)),
+            "blameless": lambda: self.exited(generation, success=False, blameless=True),
             "exit 0": lambda: self.exited(generation, success=True),
             "exit 1": lambda: self.exited(generation, success=False),
         }
@@ -146,11 +149,11 @@ class World:
         """Let the child die without a report yet."""
         self.child_dead = True
 
-    def exited(self, generation: int, *, success: bool) -> None:
+    def exited(self, generation: int, *, success: bool, blameless: bool = False) -> None:
         """Report the end of the child."""
         self.child = None
         self.stale += [Exited(generation, success, "old"), Ready(generation), Idle(generation)]
-        self.tell(Exited(generation, success, "exit 0" if success else "exit 1"))
+        self.tell(Exited(generation, success, "exit 0" if success else "exit 1", blameless))
 
     # What the lifecycle makes of it
 

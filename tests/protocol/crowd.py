@@ -208,7 +208,7 @@ class Crowd:
     def start(self, _draw: Draw | None = None) -> None:
         """A child starts and is asked for its handshake."""
         self.runs = True
-        self._after(lambda: self.talk._apply(self.talk.mux.child_started()))
+        self._after(lambda: self.talk._apply(self.talk.mux.child_started(self.talk.terms)))
 
     def die(self, _draw: Draw | None = None) -> None:
         """The child is gone."""

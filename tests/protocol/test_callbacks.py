@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from supervisord_mcp.protocol.attachment import State
-from supervisord_mcp.protocol.commands import Remember
+from supervisord_mcp.protocol.commands import Command, Remember
 from supervisord_mcp.protocol.framing import Oversized
+from supervisord_mcp.protocol.jsonrpc import Members, Message
 from tests.kit.conversation import (
     Host,
     Talk,
@@ -252,3 +253,50 @@ def test_a_question_that_is_malformed_is_answered() -> None:
         talk.server.says(request("q", "elicitation/create", [1]), notification("notifications/message", [1]))
         talk.server.hears(error("q", -32602))
         assert talk.noted("noise") == 2
+
+
+def modern() -> tuple[Talk, Host, list[tuple[int, int, bytes | None]]]:
+    """A child of one host of the modern era, and what is parked for it."""
+    talk = Talk(relay=True)
+    talk.child_runs()
+    a = talk.host("a", capabilities=ALL)
+    talk.mux._talk.sessions[a.key].era = "modern"
+    return talk, a, []
+
+
+def test_a_question_for_a_modern_host_is_parked_with_its_call() -> None:
+    talk, a, parked = modern()
+
+    def park(session: int, parent: int, message: Message) -> list[Command]:
+        parked.append((session, parent, message.id))
+        return []
+
+    def withdrawn(identity: bytes, params: Members) -> list[Command]:
+        parked.append((0, 0, identity))
+        return []
+
+    with talk:
+        talk.mux._talk.callbacks.park = park
+        a.says(call(1))
+        asked = talk.server.hears(call(...))
+        talk.server.says(request("q", "elicitation/create", {}), notification("notifications/vendor"))
+        talk.server.says(cancelled("q"))
+        talk.mux._talk.callbacks.withdrawn = withdrawn
+        talk.server.says(cancelled("q"))
+        assert parked == [(a.key, asked["id"], b'"q"'), (0, 0, b'"q"')]
+        assert talk.noted("unrouted") == 1
+        talk.server.answers(asked)
+        a.hears(result(1))
+
+
+def test_a_question_for_a_modern_host_without_a_call_is_refused() -> None:
+    talk, a, _ = modern()
+    with talk:
+        talk.server.says(request("q", "roots/list"))
+        talk.server.hears(error("q", -32601))
+        a.says(call(1))
+        asked = talk.server.hears(call(...))
+        talk.server.says(request("q", "roots/list"))
+        talk.server.hears(error("q", -32601))
+        talk.server.answers(asked)
+        a.hears(result(1))

@@ -47,6 +47,11 @@ def test_what_is_damaged_or_of_another_version_is_nothing(data: bytes) -> None:
     assert catalogue.load(data) is None
 
 
+def test_the_revision_of_the_server() -> None:
+    assert Catalogue(HANDSHAKE).version == "2025-11-25"
+    assert Catalogue(b"{}").version == ""
+
+
 def test_lists_that_are_not_known_are_left_out() -> None:
     loaded = catalogue.load(b'{"format":1,"handshake":{"a":1},"lists":{"tools/list":[1],"widgets/list":[2]}}')
     assert loaded == Catalogue(b'{"a":1}', {"tools/list": (b"1",)})
@@ -95,3 +100,13 @@ def test_an_array_is_its_items(items: list[bytes]) -> None:
 )
 def test_what_is_no_array_has_no_items(text: bytes | None) -> None:
     assert items_of(text) == ()
+
+
+def test_what_a_modern_server_says_of_itself_is_kept_too() -> None:
+    said = b'{"resultType":"complete","ttlMs":5,"supportedVersions":["2026-07-28"],"n":1e99}'
+    kept = Catalogue(b'{"protocolVersion":"2026-07-28"}', {"tools/list": (b"1",)}, said)
+    assert catalogue.load(catalogue.dump(kept)) == kept
+    # What was stored before there was such a thing is as good as ever.
+    older = Catalogue(b'{"protocolVersion":"2025-11-25"}', {})
+    assert b"discovered" not in catalogue.dump(older)
+    assert catalogue.load(catalogue.dump(older)) == older

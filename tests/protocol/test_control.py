@@ -258,6 +258,7 @@ def test_status_has_the_form_of_the_contract() -> None:
         "state",
         "sessions",
         "uptime",
+        "era",
         "project",
         "restarts",
         "last_error",

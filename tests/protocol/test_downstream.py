@@ -33,6 +33,23 @@ KNOWN = Catalogue(
 # The handshake
 
 
+@pytest.mark.parametrize(
+    ("version", "newer"),
+    [("2025-11-25", {"icons", "title"}), ("2025-06-18", {"title"}), ("2025-03-26", set())],
+)
+def test_what_is_known_of_a_newer_server_is_told_in_words_of_the_hosts_revision(version: str, newer: set[str]) -> None:
+    known = Catalogue(
+        b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","title":"S","icons":[]}}',
+        {"tools/list": (b'{"name":"a","title":"A","icons":[]}',)},
+    )
+    with Talk(known=known) as talk:
+        a = talk.joins("a")
+        assert a.greets(version)["serverInfo"].keys() == {"name", *newer}
+        a.says(request(1, "tools/list"))
+        (tool,) = a.hears(result(1, ...))["result"]["tools"]
+        assert tool.keys() == {"name", *newer}
+
+
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 def test_a_host_gets_its_version_and_the_rest_as_the_server_said_it(version: str) -> None:
     with Talk(known=KNOWN) as talk:

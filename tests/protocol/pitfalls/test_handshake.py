@@ -327,6 +327,31 @@ def test_pitfall_29_a_chatty_start_neither_blocks_nor_reaches_hosts_that_come_la
         a.hears_nothing()
 
 
+def test_pitfall_40_content_is_converted_for_a_host_older_than_its_kind() -> None:
+    text = {"type": "text", "text": "t"}
+    audio = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
+    link = {"type": "resource_link", "uri": "file:///r", "name": "r"}
+    said = b'{"content":[{"text":"t","type":"text"},{"type" : "audio"},{"type":"resource_link"}],"big":1e400}'
+    with Talk() as talk:
+        talk.child_runs()
+        hosts = {version: talk.host(version, version) for version in ("2024-11-05", "2025-03-26", "2025-06-18")}
+        kinds = {"2024-11-05": ["text"] * 3, "2025-03-26": ["text", "audio", "text"]}
+        for version, host in hosts.items():
+            host.says(call(1), request(2, "prompts/get", {"name": "p"}), call(3))
+            first, prompt, untouched = (talk.server.hears(request(..., ..., ...)) for _ in range(3))
+            talk.server.answers(first, {"content": [text, audio, link]})
+            talk.server.answers(prompt, {"messages": [{"role": "user", "content": link}]})
+            talk.server.says(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (untouched["id"], said))
+            shown = host.hears(result(1, ...))["result"]["content"]
+            assert [block["type"] for block in shown] == kinds.get(version, ["text", "audio", "resource_link"])
+            (message,) = host.hears(result(2, ...))["result"]["messages"]
+            assert message["content"]["type"] == ("text" if version in kinds else "resource_link")
+            if version in kinds:
+                host.hears(result(3, ...))
+            else:
+                host.hears_text(b'{"jsonrpc":"2.0","id":3,"result":%b}' % said)
+
+
 def test_pitfall_41_error_codes_of_the_legacy_era_stay_as_they_are() -> None:
     with Talk() as talk:
         talk.child_runs()
@@ -702,3 +727,12 @@ def test_pitfall_67_a_cursor_of_a_dead_child_never_gets_a_page_of_the_next() -> 
         a.says(request(4, "tools/list", {"cursor": "2"}))
         talk.server.answers(talk.server.hears(request(..., "tools/list", {"cursor": "2"})), {"tools": []})
         a.hears(result(3, ...), result(4, ...))
+
+
+def test_pitfall_65_a_task_is_left_out_for_a_child_that_has_none() -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(request(1, "tools/call", {"name": "x", "task": {"ttl": 1}}))
+        talk.server.answers(talk.server.hears(request(..., "tools/call", {"name": "x"})), {"content": []})
+        a.hears(result(1, {"content": []}))

@@ -1,0 +1,82 @@
+"""What an instance is made of, what it shares with all others, and how a child of it comes to be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import anyio
+from anyio.abc import TaskGroup
+
+from supervisord_mcp.catalogues import Catalogues
+from supervisord_mcp.conduit import Bounds
+from supervisord_mcp.errors import LaunchError, SmcpError
+from supervisord_mcp.observer import Observers
+from supervisord_mcp.policy.lifecycle import Policy
+from supervisord_mcp.policy.sharing import InstanceKey
+from supervisord_mcp.protocol.eras.probe import Terms, Verdict
+from supervisord_mcp.runtimes.base import Child
+from supervisord_mcp.verdicts import Verdicts
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Spawning:
+    """What a spawn may tell while it goes on: that it installs, and a line of progress for `status`."""
+
+    installing: Callable[[], None]
+    progress: Callable[[str], None]
+
+
+def _forget(_verdict: Verdict) -> None:
+    """Keep nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """What an instance is made of: its name, its rules, and how a child of it is started.
+
+    ``generation`` is the last run under its name. ``terms`` says, for each child anew, what is known of its era;
+    ``judged`` takes what was found out.
+    """
+
+    key: InstanceKey
+    policy: Policy
+    relay: bool
+    idle_timeout: float | None
+    bounds: Bounds
+    isolation: str
+    spawn: Callable[[Spawning], Awaitable[Child]]
+    generation: int = 0
+    terms: Callable[[], Terms] = Terms
+    judged: Callable[[Verdict], None] = _forget
+
+    async def attempt(self, scope: anyio.CancelScope, spawning: Spawning) -> tuple[Child | None, SmcpError | None]:
+        """Start a child inside a scope; return it, or why there is none (neither: the scope was cancelled)."""
+        failure: SmcpError | None = None
+        child: Child | None = None
+        name = self.key.server
+        with scope:
+            try:
+                child = await self.spawn(spawning)
+            except SmcpError as error:
+                failure = error
+            except OSError as error:
+                failure = LaunchError(f"server '{name}' cannot be started: {error}")
+            except Exception as error:  # noqa: BLE001 - a fault of ours with one server must not end the others
+                _log.exception("server '%s' could not be started", name)
+                text = f"server '{name}' cannot be started: a fault of smcp, {error!r}"
+                failure = LaunchError(text, retryable=False)
+        return child, failure
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an instance shares with all others."""
+
+    tasks: TaskGroup
+    observers: Observers
+    catalogues: Catalogues
+    verdicts: Verdicts
