@@ -14,6 +14,7 @@ from supervisord_mcp.errors import LaunchError, SmcpError
 from supervisord_mcp.observer import Observers
 from supervisord_mcp.policy.lifecycle import Policy
 from supervisord_mcp.policy.sharing import InstanceKey
+from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.eras.probe import Terms, Verdict
 from supervisord_mcp.runtimes.base import Child
 from supervisord_mcp.verdicts import Verdicts
@@ -42,7 +43,7 @@ class Blueprint:
 
     key: InstanceKey
     policy: Policy
-    relay: bool
+    relay: Rules
     idle_timeout: float | None
     max_message: int
     isolation: str

@@ -10,7 +10,8 @@ from msgspec import Raw
 from supervisord_mcp.protocol import conversion, jsonrpc, mcp, requests
 from supervisord_mcp.protocol.alarms import Alarms
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.callbacks import Callbacks
+from supervisord_mcp.protocol.attribution import asks_back
+from supervisord_mcp.protocol.callbacks import Callbacks, Rules
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import (
     Command,
@@ -26,8 +27,13 @@ from supervisord_mcp.protocol.discovery import Discovery, Ways
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 from supervisord_mcp.protocol.pending import HeldMessages, Pending
 from supervisord_mcp.protocol.subscriptions import Subscriptions
+from supervisord_mcp.protocol.tasklists import TaskLists
 from supervisord_mcp.protocol.tasks import BY_ID, Tasks
+from supervisord_mcp.protocol.traces import stamp
+from supervisord_mcp.protocol.turns import Gate, Turns
 
+#: For how long a call that was given up may still ask something, if the child does not answer it, in seconds.
+LINGERING = 300.0
 #: Gives as many random bytes as asked for: what must not be guessed is made of them.
 Entropy = Callable[[int], bytes]
 #: Sends one kind of request to the child.
@@ -72,21 +78,25 @@ class Conversation:
     """Everything between the hosts of one instance and its child (the tables of protocol.md 6.2).
 
     ``relay`` is true where the child belongs to one host (scope ``session``): its requests are then passed on to that
-    host, and the host's own capabilities are what the child is told.
+    host, and the host's own capabilities are what the child is told. It says how where the child is shared by hosts
+    with callbacks. ``turns`` are the calls that wait until the child may be asked by another host (6.1 D7).
     """
 
-    def __init__(self, server: str, *, relay: bool, known: Catalogue | None, entropy: Entropy) -> None:
+    def __init__(self, server: str, *, relay: Rules, known: Catalogue | None, entropy: Entropy) -> None:
         self.server = server
         self.entropy = entropy
+        # Traces of ours must not be those of other instances (`traces.stamp`).
+        self._seed = ""
         self.alarms = Alarms()
         self.sessions: dict[SessionKey, Attachment] = {}
         self.pending: dict[int, Pending] = {}
         self.held = HeldMessages()
+        self.turns = Turns(Gate(self.sessions, self.eligible, self._send, self.fail))
         self.last_id = 0
         self.level: str | None = None
         self.subscriptions = Subscriptions()
         self.tasks = Tasks()
-        self.callbacks = Callbacks(self.sessions, self.pending, self.tasks, relay=relay)
+        self.callbacks = Callbacks(self.sessions, self.pending, self.tasks, relay)
         #: Set by the multiplexer, which knows all parts.
         self.bridge: Bridge
         self.discovery = Discovery(server, Ways(self.ask, self.announce, self.alarms, self._welcome), known)
@@ -95,6 +105,7 @@ class Conversation:
             "resources/unsubscribe": self.unsubscribe,
             **dict.fromkeys(mcp.LISTINGS, self._forward_list),
             **dict.fromkeys(BY_ID, self._forward_about_task),
+            "tasks/list": TaskLists(self.tasks, self).ask,
         }
 
     @property
@@ -142,6 +153,8 @@ class Conversation:
         special = self._special.get(message.method)
         if special is not None:
             return special(attachment, message, identity)
+        if self.callbacks.serialized and message.method in mcp.CALLBACK_METHODS:
+            return self.turns.send(attachment, message, identity)
         return self._send(attachment, message, identity)
 
     def _send(
@@ -153,7 +166,11 @@ class Conversation:
         self.last_id += 1
         upstream = self.last_id
         token, augmented = requests.rewrite(message, upstream, self.discovery.capabilities)
-        self.pending[upstream] = Pending(attachment.key, identity, message.method, token, augmented, task)
+        pending = Pending(attachment.key, identity, message.method, token, augmented, task)
+        if self.callbacks.shared is not None and asks_back(pending):
+            self._seed = self._seed or self.entropy(8).hex()
+            pending.trace = stamp(message, upstream, self._seed)
+        self.pending[upstream] = pending
         held = identity in attachment.open
         attachment.open[identity] = upstream
         sent = ToServer(jsonrpc.encode(message.members))
@@ -171,7 +188,7 @@ class Conversation:
 
     def _forward_about_task(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         task = jsonrpc.string_of(message.params().get("taskId"))
-        if not self.tasks.owns(attachment.key, task):
+        if not self.tasks.claim(attachment, task):
             return self.fail(attachment, identity, jsonrpc.INVALID_PARAMS, "Task not found")
         return self._send(attachment, message, identity, task)
 
@@ -185,11 +202,14 @@ class Conversation:
         """Cancel a request at the child, and what the child asked back for it."""
         pending = self.pending.pop(upstream)
         if pending.augmented:
-            return []  # a task is ended by tasks/cancel alone
+            return self.turns.go_on()  # a task is ended by tasks/cancel alone
+        lingers: list[Command] = []
+        if self.callbacks.linger(upstream, pending):
+            lingers.append(self.alarms.after(LINGERING, lambda: self.callbacks.settled(upstream)))
         text = jsonrpc.object_text({**params, "requestId": b"%d" % upstream})
         cancelled = ToServer(jsonrpc.notification_line("notifications/cancelled", text))
         # The call that was called back for is gone: the server must not stay blocked in it (6.3, pitfall 12).
-        return [*self.callbacks.end(upstream), cancelled]
+        return [*self.callbacks.end(upstream), cancelled, *lingers, *self.turns.go_on()]
 
     # Handshake, lists, log level
 
@@ -317,7 +337,5 @@ class Conversation:
     def eligible(self) -> set[SessionKey]:
         """The hosts with a request in flight during which the server may call back or log (6.3 rule 3)."""
         return {
-            pending.session
-            for pending in self.pending.values()
-            if pending.session is not None and pending.method in mcp.CALLBACK_METHODS
+            pending.session for pending in self.pending.values() if pending.session is not None and asks_back(pending)
         }

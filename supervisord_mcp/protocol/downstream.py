@@ -188,7 +188,7 @@ class Downstream:
             case "notifications/progress":
                 return self._talk.callbacks.progress(attachment.key, message)
             case "notifications/roots/list_changed" if not self._talk.callbacks.relay:
-                return []
+                return self._talk.callbacks.roots_changed(attachment.key) if attachment.done else []
         message.params()
         if not attachment.greeted:
             return [Note("host", f"{message.method} came before initialize")]
@@ -222,6 +222,8 @@ class Downstream:
             if held is not None and held.method == "initialize":
                 return []  # it cannot be cancelled (protocol.md 2.3)
             self._talk.held.drop(attachment.key, identity)
+            if self._talk.turns.drop(attachment.key, identity):
+                commands += self._talk.turns.go_on()
             self._talk.subscriptions.cancel(attachment.key, identity)
             commands += self._talk.bridge.cancel(attachment.key, identity)
         return [*commands, Dropped(attachment.key, identity), *attachment.forget(identity)]

@@ -12,8 +12,9 @@ from msgspec import Raw
 
 from supervisord_mcp.protocol import jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import Attachment, State
+from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.catalogue import Catalogue
-from supervisord_mcp.protocol.commands import Command, Demand, SessionKey, ToSession
+from supervisord_mcp.protocol.commands import Command, Demand, SessionKey
 from supervisord_mcp.protocol.conversation import Conversation, Entropy
 from supervisord_mcp.protocol.downstream import Downstream
 from supervisord_mcp.protocol.eras.modern_child import ModernChild
@@ -29,7 +30,7 @@ class Multiplexer:
     ``relay`` as in `Conversation`, ``known`` is the stored catalogue, ``entropy`` gives as many random bytes as asked.
     """
 
-    def __init__(self, server: str, *, entropy: Entropy, relay: bool = False, known: Catalogue | None = None) -> None:
+    def __init__(self, server: str, *, entropy: Entropy, relay: Rules = False, known: Catalogue | None = None) -> None:
         self._talk = Conversation(server, relay=relay, known=known, entropy=entropy)
         self._talk.bridge = ModernChild(self._talk)
         self._downstream = Downstream(self._talk)
@@ -77,8 +78,8 @@ class Multiplexer:
 
     @property
     def held_bytes(self) -> int:
-        """How much is held for a child that is not ready yet, in bytes."""
-        return self._talk.held.size
+        """How much is held for a child that is not ready yet, or busy with another host, in bytes."""
+        return self._talk.held.size + self._talk.turns.size
 
     def state(self, key: SessionKey) -> State:
         """Return what is worth keeping of a session over a death of the daemon."""
@@ -113,11 +114,12 @@ class Multiplexer:
         if attachment is None:
             return []
         self._talk.held.drop(key)
+        self._talk.turns.drop(key)
         commands = self._cancel_all(attachment, "the host is gone")
         commands += [*self._talk.callbacks.leave(key), *self._talk.bridge.leave(key)]
         for uri in self._talk.subscriptions.leave(key):
             commands += self._talk.unsubscribe_upstream(uri)
-        self._talk.tasks.leave(key)
+        self._talk.tasks.leave(attachment)
         return commands + self._talk.raise_level()
 
     def fail_session(self, key: SessionKey, text: str, data: Any = None) -> list[Command]:
@@ -125,6 +127,7 @@ class Multiplexer:
         attachment = self._talk.sessions[key]
         if any(message.method == "initialize" for message in self._talk.held.drop(key)):
             attachment.refused()
+        self._talk.turns.drop(key)
         commands = [*self._cancel_all(attachment, text), *self._talk.bridge.leave(key)]
         for identity in list(attachment.open):
             self._talk.subscriptions.cancel(key, identity)
@@ -153,7 +156,9 @@ class Multiplexer:
         hosts = self._talk.sessions.values() if self._talk.callbacks.relay else ()
         host = next((attachment for attachment in hosts if attachment.greeted), None)
         if host is None:
-            return self._talk.discovery.start(terms, mcp.NEWEST_LEGACY, {}, mcp.DAEMON)
+            shared = self._talk.callbacks.shared
+            declared = {} if shared is None else shared.profile.capabilities()
+            return self._talk.discovery.start(terms, mcp.NEWEST_LEGACY, declared, mcp.DAEMON)
         capabilities = mcp.relayed_capabilities(host.capabilities, host.version)
         return self._talk.discovery.start(terms, host.version, capabilities, host.client or mcp.DAEMON)
 
@@ -171,12 +176,12 @@ class Multiplexer:
         waits = blameless or not self._talk.discovery.handshaking
         commands = [] if waits else self.fail_held(text, data)
         self._talk.pending.clear()
+        self._talk.turns.take()
         for attachment in self._talk.sessions.values():
             attachment.lists.child_lost()
             for identity in [i for i in attachment.open if self._talk.held.find(attachment.key, i) is None]:
                 commands += self._talk.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, data)
-        # The answers to the child's own questions go nowhere; only hosts are told.
-        commands += [command for command in self._talk.callbacks.abandon() if isinstance(command, ToSession)]
+        commands += self._talk.callbacks.child_lost()
         self._talk.subscriptions.child_lost()
         self._talk.tasks.child_lost()
         self._talk.bridge.child_lost()
@@ -202,4 +207,6 @@ class Multiplexer:
         From now on hosts wait for the next child; what this one has, it may still answer.
         """
         self._talk.discovery.stopping()
+        for held in self._talk.turns.take():
+            self._talk.held.add(held.session, held.message)
         return self._talk.callbacks.abandon()

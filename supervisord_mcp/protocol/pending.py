@@ -10,14 +10,15 @@ import msgspec
 
 from supervisord_mcp.protocol.commands import Command, SessionKey
 from supervisord_mcp.protocol.jsonrpc import Message
+from supervisord_mcp.protocol.traces import Trace
 
 
 class Pending(msgspec.Struct):
     """A request sent to the child: whose it is, under which id and progress token, or who takes the answer.
 
     ``progress`` is the last value reported, ``augmented`` says that the call asked for a task, ``task`` names the one
-    that the request is about. ``offset`` is added to what the child reports: a call of several rounds goes on counting
-    (pitfall 9). (A struct, because one is made for every call.)
+    that the request is about, ``trace`` is the cookie it was sent with. ``offset`` is added to what the child reports:
+    a call of several rounds goes on counting (pitfall 9). (A struct, because one is made for every call.)
     """
 
     session: SessionKey | None
@@ -28,6 +29,7 @@ class Pending(msgspec.Struct):
     task: str | None = None
     progress: float | None = None
     offset: float = 0
+    trace: Trace | None = None
     reply: Callable[[Message], list[Command]] | None = None
 
 
@@ -62,6 +64,17 @@ class HeldMessages:
         self._held.clear()
         self.size = 0
         return taken
+
+    @property
+    def first(self) -> Held | None:
+        """What has waited longest."""
+        return self._held[0] if self._held else None
+
+    def take_first(self) -> Held:
+        """Take out what has waited longest. Raise `IndexError` if nothing waits."""
+        held = self._held.popleft()
+        self.size -= held.size
+        return held
 
     def find(self, session: SessionKey, identity: bytes) -> Message | None:
         """Return the held request of a host with that id, or None."""

@@ -18,7 +18,7 @@ from supervisord_mcp.protocol.tasks import BY_ID
 #: A result that is no result of the legacy era is never longer than this.
 _SHORT = 4096
 #: Requests whose answers have to be looked into.
-_READ = frozenset({"tasks/list", *BY_ID, *mcp.LISTINGS})
+_READ = frozenset({*BY_ID, *mcp.LISTINGS})
 
 
 class Upstream:
@@ -123,31 +123,40 @@ class Upstream:
         pending = self._talk.pending.pop(upstream, None) if upstream is not None else None
         if pending is None or upstream is None:
             known = upstream is not None and 0 < upstream <= self._talk.last_id
+            if known and upstream is not None:
+                self._talk.callbacks.settled(upstream)
             return [Note("late" if known else "unknown", "an answer that nobody waits for")]
         if pending.reply is not None:
             return self._read(pending.reply(message))
         assert pending.session is not None
         attachment = self._talk.sessions[pending.session]
+        before: list[Command] = []
         if pending.augmented or pending.method in _READ:
-            self._read_answer(attachment, pending, message, upstream)
+            before = self._read_answer(attachment, pending, message, upstream)
+        elif pending.trace is not None and "error" in message.members:
+            self._talk.callbacks.refused_call(attachment.key, message.members["error"])
         if attachment.version < self._talk.discovery.version and "result" in message.members:
             told = self._talk.told(attachment, pending.method, message.members["result"])
             message.members["result"] = Raw(told)
         message.members["id"] = Raw(pending.identity)
-        return [*attachment.answer(pending.identity, jsonrpc.encode(message.members))]
+        answer = attachment.answer(pending.identity, jsonrpc.encode(message.members))
+        if self._talk.turns:
+            return [*before, *answer, *self._talk.turns.go_on()]
+        return [*before, *answer]
 
-    def _read_answer(self, attachment: Attachment, pending: Pending, message: Message, upstream: int) -> None:
+    def _read_answer(self, attachment: Attachment, pending: Pending, message: Message, upstream: int) -> list[Command]:
+        """Learn from an answer what it says of tasks and lists; return what comes before it."""
         result = message.members.get("result")
         if pending.task is not None:
-            self._talk.tasks.answered(pending.task, pending.method, message)
-        elif result is None:
-            return
-        elif pending.augmented:
+            over = self._talk.tasks.answered(pending.task, pending.method, message)
+            return self._talk.callbacks.task_over(pending.task) if over else []
+        if result is None:
+            return []
+        if pending.augmented:
             self._talk.tasks.created(pending, result, upstream)
-        elif pending.method == "tasks/list":
-            message.members["result"] = Raw(self._talk.tasks.filtered(attachment.key, result))
         else:
             attachment.lists.answered(pending.method, requests.cursor(jsonrpc.members_of(result), "nextCursor"))
+        return []
 
     def _read(self, followed: list[Command]) -> list[Command]:
         """Given what follows from an answer that somebody took, return it with what hosts get of a child now ready."""
@@ -192,11 +201,16 @@ class Upstream:
             case "notifications/cancelled":
                 return self._talk.callbacks.cancelled(message.params())
             case "notifications/tasks/status":
-                owner = self._talk.tasks.status(message)
-                return [] if owner is None else [ToSession(owner, jsonrpc.encode(message.members))]
+                return self._task_status(message)
             case method if method in mcp.CHANGED:
                 return self._talk.discovery.changed(mcp.CHANGED[method])
         return self._talk.callbacks.from_child(message)
+
+    def _task_status(self, message: Message) -> list[Command]:
+        task, over = self._talk.tasks.status(message)
+        ended = self._talk.callbacks.task_over(task) if over else []
+        owner = self._talk.tasks.owner(task)
+        return ended if owner is None else [*ended, ToSession(owner, jsonrpc.encode(message.members))]
 
     def _progress(self, message: Message) -> list[Command]:
         params = message.params()

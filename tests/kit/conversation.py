@@ -23,6 +23,7 @@ from types import EllipsisType, TracebackType
 from typing import Any, NoReturn
 
 from supervisord_mcp.protocol.attachment import State
+from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import (
     Alarm,
@@ -252,7 +253,7 @@ class Talk:
         self,
         server: str = "s",
         *,
-        relay: bool = False,
+        relay: Rules = False,
         known: Catalogue | None = None,
         terms: Terms = Terms(),
     ) -> None:

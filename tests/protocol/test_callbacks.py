@@ -162,8 +162,9 @@ def test_what_waits_for_the_host_is_refused_when_it_leaves() -> None:
         talk.server.says(request("q", "sampling/createMessage"), notification("notifications/vendor"))
         a.leaves()
         talk.server.hears(error("q", -1))
-        talk.server.says(request("r", "roots/list"))
+        talk.server.says(request("r", "roots/list"), notification("notifications/vendor"))
         talk.server.hears(error("r", -32601))
+        assert talk.noted("unrouted") == 1
 
 
 def test_a_question_ends_with_the_call_it_belongs_to() -> None:
