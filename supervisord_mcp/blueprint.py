@@ -10,9 +10,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from supervisord_mcp.catalogues import Catalogues
+from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.errors import LaunchError, SmcpError
 from supervisord_mcp.observer import Observers
 from supervisord_mcp.policy.lifecycle import Policy
+from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.eras.probe import Terms, Verdict
@@ -78,3 +80,17 @@ class Surroundings:
     observers: Observers
     catalogues: Catalogues
     verdicts: Verdicts
+
+
+def policy_of(config: ServerConfig) -> Policy:
+    """Return the rules of a server's lifecycle."""
+    return Policy(
+        start_timeout=config.start_timeout,
+        install_timeout=config.install_timeout,
+        stop_grace=config.stop_grace,
+        restart=RestartPolicy(
+            mode=config.restart,
+            backoff=Backoff(config.backoff.first, config.backoff.most, config.backoff.reset_after),
+            budget=Budget(config.budget.restarts, config.budget.within),
+        ),
+    )

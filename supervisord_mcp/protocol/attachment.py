@@ -34,6 +34,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     level: str | None = None
     uris: list[str] = msgspec.field(default_factory=list)
     asked: int = 0
+    era: Era | None = None
 
 
 @dataclass(slots=True)

@@ -19,10 +19,10 @@ from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.attribution import Addressee, Attribution, asks_back
 from supervisord_mcp.protocol.catalogue import items_of
-from supervisord_mcp.protocol.commands import Command, Moved, Note, SessionKey, ToServer, ToSession
+from supervisord_mcp.protocol.commands import Command, Note, SessionKey, ToServer, ToSession
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 from supervisord_mcp.protocol.pending import Pending
-from supervisord_mcp.protocol.profiles import Profile, roots_of
+from supervisord_mcp.protocol.profiles import Profile
 from supervisord_mcp.protocol.questions import Question, Questions, Reply
 from supervisord_mcp.protocol.tasks import Tasks
 
@@ -58,6 +58,11 @@ class Shared:
 
     profile: Profile
     serialized: bool
+
+    @property
+    def text(self) -> str:
+        """What stands for it in the key of an instance."""
+        return f"{'serialized' if self.serialized else 'cookie'} {self.profile.text}"
 
 
 class Callbacks:
@@ -251,18 +256,6 @@ class Callbacks:
     def progress(self, session: SessionKey, message: Message) -> list[Command]:
         """A host reports on a callback."""
         return self._questions.progress(session, message)
-
-    def roots_changed(self, session: SessionKey) -> list[Command]:
-        """A host's roots changed: ask for them, for with others it belongs to another child (6.1 D6)."""
-        if self.shared is None or self.shared.profile.roots is None:
-            return []
-        return self.ask(session, "roots/list", None, None, lambda answer: self._new_roots(session, answer))
-
-    def _new_roots(self, session: SessionKey, answer: Message | None) -> list[Command]:
-        roots = None if answer is None else roots_of(answer)
-        if roots is None or self.shared is None or self.shared.profile.same_roots(roots):
-            return []
-        return [Moved(session, roots)]
 
     # Giving up
 

@@ -25,6 +25,7 @@ from supervisord_mcp.protocol.commands import (
 )
 from supervisord_mcp.protocol.discovery import Discovery, Ways
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
+from supervisord_mcp.protocol.moving import Moves
 from supervisord_mcp.protocol.pending import HeldMessages, Pending
 from supervisord_mcp.protocol.subscriptions import Subscriptions
 from supervisord_mcp.protocol.tasklists import TaskLists
@@ -96,7 +97,10 @@ class Conversation:
         self.level: str | None = None
         self.subscriptions = Subscriptions()
         self.tasks = Tasks()
+        self._task_lists = TaskLists(self.tasks, self)
         self.callbacks = Callbacks(self.sessions, self.pending, self.tasks, relay)
+        shared = self.callbacks.shared
+        self.moves = Moves(self.sessions, self.callbacks.ask, self.alarms, None if shared is None else shared.profile)
         #: Set by the multiplexer, which knows all parts.
         self.bridge: Bridge
         self.discovery = Discovery(server, Ways(self.ask, self.announce, self.alarms, self._welcome), known)
@@ -105,7 +109,7 @@ class Conversation:
             "resources/unsubscribe": self.unsubscribe,
             **dict.fromkeys(mcp.LISTINGS, self._forward_list),
             **dict.fromkeys(BY_ID, self._forward_about_task),
-            "tasks/list": TaskLists(self.tasks, self).ask,
+            "tasks/list": self._list_tasks,
         }
 
     @property
@@ -153,7 +157,7 @@ class Conversation:
         special = self._special.get(message.method)
         if special is not None:
             return special(attachment, message, identity)
-        if self.callbacks.serialized and message.method in mcp.CALLBACK_METHODS:
+        if self.callbacks.serialized and message.method in mcp.CALLBACK_METHODS and not self.modern:
             return self.turns.send(attachment, message, identity)
         return self._send(attachment, message, identity)
 
@@ -191,6 +195,11 @@ class Conversation:
         if not self.tasks.claim(attachment, task):
             return self.fail(attachment, identity, jsonrpc.INVALID_PARAMS, "Task not found")
         return self._send(attachment, message, identity, task)
+
+    def _list_tasks(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        if self.modern:
+            return self._send(attachment, message, identity)
+        return self._task_lists.ask(attachment, message, identity)
 
     def notify(self, message: Message) -> list[Command]:
         """Pass on a notification of a host, unless it is one that a modern server does not know (protocol.md 1.3)."""

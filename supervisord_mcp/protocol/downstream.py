@@ -188,7 +188,7 @@ class Downstream:
             case "notifications/progress":
                 return self._talk.callbacks.progress(attachment.key, message)
             case "notifications/roots/list_changed" if not self._talk.callbacks.relay:
-                return self._talk.callbacks.roots_changed(attachment.key) if attachment.done else []
+                return self._talk.moves.changed(attachment.key) if attachment.done else []
         message.params()
         if not attachment.greeted:
             return [Note("host", f"{message.method} came before initialize")]

@@ -50,8 +50,11 @@ class Multiplexer:
 
     @property
     def catalogue(self) -> Catalogue | None:
-        """What is known of the server's offers."""
-        return self._talk.discovery.known
+        """What is known of the server's offers; of a child that just answered, what it said of itself."""
+        discovery = self._talk.discovery
+        if discovery.known is None and discovery.ready and discovery.handshake is not None:
+            return Catalogue(discovery.handshake, {}, discovery.discovered)
+        return discovery.known
 
     @property
     def sessions(self) -> int:
@@ -78,8 +81,8 @@ class Multiplexer:
 
     @property
     def held_bytes(self) -> int:
-        """How much is held for a child that is not ready yet, or busy with another host, in bytes."""
-        return self._talk.held.size + self._talk.turns.size
+        """How much is held for a child that is not ready yet, in bytes."""
+        return self._talk.held.size
 
     def state(self, key: SessionKey) -> State:
         """Return what is worth keeping of a session over a death of the daemon."""

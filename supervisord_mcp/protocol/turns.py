@@ -16,8 +16,9 @@ from supervisord_mcp.protocol.commands import Command, Opened, SessionKey
 from supervisord_mcp.protocol.jsonrpc import Message
 from supervisord_mcp.protocol.pending import Held, HeldMessages
 
-#: How many calls may wait.
+#: How many calls may wait, and how many bytes of them. Hosts are read on meanwhile, for one of them may be asked.
 MAX_TURNS = 1024
+MAX_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +41,12 @@ class Turns:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    @property
-    def size(self) -> int:
-        """How much waits, in bytes."""
-        return self._waiting.size
-
     def send(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         """Send a call if it is its turn, else let it wait; refuse it where too many wait."""
         if not self._waiting and not self._gate.calling() - {attachment.key}:
             return self._gate.send(attachment, message, identity)
-        if len(self._waiting) >= MAX_TURNS:
-            text = f"more than {MAX_TURNS} calls wait for their turn at this server"
+        if len(self._waiting) >= MAX_TURNS or self._waiting.size > MAX_BYTES:
+            text = "too many calls wait for their turn at this server"
             return self._gate.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text)
         known = identity in attachment.open
         attachment.open[identity] = None

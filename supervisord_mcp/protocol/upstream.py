@@ -127,7 +127,8 @@ class Upstream:
                 self._talk.callbacks.settled(upstream)
             return [Note("late" if known else "unknown", "an answer that nobody waits for")]
         if pending.reply is not None:
-            return self._read(pending.reply(message))
+            followed = self._read(pending.reply(message))
+            return [*followed, *self._talk.turns.go_on()] if self._talk.callbacks.serialized else followed
         assert pending.session is not None
         attachment = self._talk.sessions[pending.session]
         before: list[Command] = []
@@ -140,7 +141,7 @@ class Upstream:
             message.members["result"] = Raw(told)
         message.members["id"] = Raw(pending.identity)
         answer = attachment.answer(pending.identity, jsonrpc.encode(message.members))
-        if self._talk.turns:
+        if self._talk.callbacks.serialized:
             return [*before, *answer, *self._talk.turns.go_on()]
         return [*before, *answer]
 

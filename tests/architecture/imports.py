@@ -14,14 +14,12 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
     frozenset({"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "endpoint", "facts"}),
-    frozenset(
-        {"packages", "catalogues", "verdicts", "logs", "journal", "metrics", "reasons", "examination", "probes"}
-    ),
+    frozenset({"packages", "catalogues", "verdicts", "logs", "journal", "metrics", "reasons", "examination", "probes"}),
     frozenset({"blueprint", "doctor", "launch", "session", "conduit", "remarks"}),
     frozenset({"server"}),
     frozenset({"reports"}),
     frozenset({"supervisor"}),
-    frozenset({"caller", "listener", "http", "reloader", "inspector"}),
+    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview"}),
     frozenset({"control", "reception"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from supervisord_mcp.protocol.callbacks import Shared
-from supervisord_mcp.protocol.commands import Moved
 from supervisord_mcp.protocol.conversation import LINGERING
 from supervisord_mcp.protocol.profiles import Profile, Root
 from tests.kit.conversation import (
@@ -385,39 +384,3 @@ def test_only_so_many_dialogues_are_remembered() -> None:
         for name in ("e0", "e1"):
             talk.server.says(notification("notifications/elicitation/complete", {"elicitationId": name}))
         a.hears(notification("notifications/elicitation/complete", {"elicitationId": "e1"}))
-
-
-# Roots that change
-
-
-def moves(talk: Talk) -> list[Any]:
-    return list(talk.did(Moved))
-
-
-def test_a_host_with_other_roots_moves() -> None:
-    talk, (a, b) = shared("a", "b")
-    with talk:
-        a.says(notification("notifications/roots/list_changed"))
-        asked = a.hears(request(..., "roots/list"))
-        a.says(result(asked["id"], {"roots": [{"uri": "file:///p"}]}))
-        assert not moves(talk)
-        a.says(notification("notifications/roots/list_changed"))
-        asked = a.hears(request(..., "roots/list"))
-        a.says(result(asked["id"], {"roots": [{"uri": "file:///other"}]}))
-        assert moves(talk) == [Moved(a.key, (Root("file:///other"),))]
-        b.says(notification("notifications/roots/list_changed"))
-        b.hears(request(..., "roots/list"))
-        b.leaves()
-        a.says(notification("notifications/roots/list_changed"))
-        asked = a.hears(request(..., "roots/list"))
-        a.says({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": 1, "message": "no"}})
-        assert len(moves(talk)) == 1
-
-
-def test_roots_that_the_child_was_not_told_of_do_not_matter() -> None:
-    with Talk(relay=Shared(Profile(("sampling",)), serialized=True)) as talk:
-        talk.child_runs()
-        a = talk.host("a", capabilities=ALL)
-        a.says(notification("notifications/roots/list_changed"))
-        b = talk.joins("b")
-        b.says(notification("notifications/roots/list_changed"))
