@@ -121,7 +121,8 @@ class Attachment:
         greeting = Greeting.NONE
         if state.version:
             greeting = Greeting.DONE if state.initialized else Greeting.ANSWERED
-        return cls(key, greeting, state.version, state.capabilities, state.client, state.level, state.asked)
+        kept = (state.version, state.capabilities, state.client, state.level, state.asked)
+        return cls(key, greeting, *kept, lists=KnownLists(former=True))
 
     # Answers
 

@@ -34,7 +34,7 @@ from supervisord_mcp.protocol.traces import stamp
 from supervisord_mcp.protocol.turns import Gate, Turns
 
 #: For how long a call that was given up may still ask something, if the child does not answer it, in seconds.
-LINGERING = 300.0
+LINGERING = 120.0
 #: Gives as many random bytes as asked for: what must not be guessed is made of them.
 Entropy = Callable[[int], bytes]
 #: Sends one kind of request to the child.
@@ -198,7 +198,7 @@ class Conversation:
 
     def _list_tasks(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         if self.modern:
-            return self._send(attachment, message, identity)
+            return self.bridge.send(attachment, message, identity)
         return self._task_lists.ask(attachment, message, identity)
 
     def notify(self, message: Message) -> list[Command]:

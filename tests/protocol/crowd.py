@@ -51,7 +51,7 @@ class Crowd:
     def __init__(self, *, relay: Rules) -> None:
         self.talk = Talk(relay=relay)
         self.most = 1 if relay is True else 4
-        self.questions: set[str] = set()
+        self.unanswered: set[str] = set()
         self.questioned = 0
         self.members: list[Member] = []
         self.runs = False
@@ -218,7 +218,7 @@ class Crowd:
         """The child is gone."""
         self.runs = False
         self.asked.clear()
-        self.questions.clear()
+        self.unanswered.clear()
         self.answered.clear()
         self._after(self.talk.child_dies)
 
@@ -255,7 +255,7 @@ class Crowd:
         """Return a question of the child for one of its calls, with or without a proof, or for none of them."""
         self.questioned += 1
         name = f"q{self.questioned}"
-        self.questions.add(name)
+        self.unanswered.add(name)
         method = draw(st.sampled_from(["elicitation/create", "roots/list", "sampling/createMessage", "vendor/y"]))
         calls = [asked for asked in self.asked if "arguments" in (asked.get("params") or {})]
         if self.most == 1 or not calls or draw(st.integers(0, 9)) == 0:
@@ -282,8 +282,8 @@ class Crowd:
 
     def _to_child(self, message: dict[str, Any]) -> None:
         if "method" not in message:
-            assert message["id"] == 1 or message["id"] in self.questions, "an answer to no question of the child"
-            self.questions.discard(message["id"])
+            assert message["id"] == 1 or message["id"] in self.unanswered, "an answer to no question of the child"
+            self.unanswered.discard(message["id"])
             return
         if "id" not in message:
             return
@@ -344,7 +344,7 @@ class Crowd:
         while self.asked:
             self._child(_answer_to(self.asked.pop(0), 1))
         talk = self.talk.mux._talk
-        assert not self.questions, "questions of the child without an answer"
+        assert not self.unanswered, "questions of the child without an answer"
         assert not talk.turns
         assert not talk.callbacks._attribution.lingering
         assert not talk.callbacks._dialogues
