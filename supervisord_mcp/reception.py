@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from supervisord_mcp.admission import Admission, Take, undecided
+from supervisord_mcp.admission import Admission, Take, profiled, undecided
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.journal import Journal, discard, leftovers
@@ -23,7 +23,7 @@ from supervisord_mcp.pipes import close_quietly
 from supervisord_mcp.protocol import hello
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.framing import Oversized
-from supervisord_mcp.protocol.profiles import Root
+from supervisord_mcp.protocol.profiles import Profile, Root, wants_roots, words_of
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.session import Limits, Session, Wires
 from supervisord_mcp.supervisor import Displaced, Supervisor
@@ -196,6 +196,22 @@ class Reception:
                 else:
                     self._move(session, entry.instance, self._way_in)
             self._supervisor.retire(entry.instance)
+        for session in list(self._sessions.values()):
+            self._reconsider(session)
+
+    def _reconsider(self, session: Session) -> None:
+        """Move a session that can be asked to an instance that asks, if its server may do so only now (6.1 D5)."""
+        old = self._where.get(session.key)
+        if old is None or session.facts.profile is not None or not profiled(self._supervisor, session.facts):
+            return
+        state = old.session_state(session.key)
+        if state.version and not words_of(state.capabilities, state.version) and not wants_roots(state.capabilities):
+            session.facts = dataclasses.replace(session.facts, profile=Profile())
+            return
+        text = f"server '{session.facts.server}' was changed in the configuration while this request was open"
+        old.fail_session(session.key, text, "server_changed")
+        self._move(session, old, self._way_in)
+        self._supervisor.released(old)
 
     def _move(self, session: Session, old: ManagedServer, way: Callable[[Session, State | None], Take]) -> None:
         state = old.session_state(session.key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,34 @@ async def test_a_host_that_names_no_roots_is_served_without_them() -> None:
         await host.handshake(capabilities=ALL)
         assert (await host.call("where")).value["client"] == {"elicitation": {}, "sampling": {}}
         assert (await host.call("ask", kind="roots")).value["error"]["code"] == -32601
+
+
+@bounded(60)
+async def test_sessions_follow_a_change_of_the_configuration() -> None:
+    async with daemon(fake("s")) as d:
+        host = await come(d, "file:///p")
+        host.replies["elicitation/create"] = ANSWER
+        assert (await host.call("ask", kind="elicitation")).value["error"]["code"] == -32601
+        plain = await come(d, capabilities={})
+        slow = plain.post_call("slow", seconds=1)
+        d.configure(asking())
+        await d.control("reload")
+        assert (await plain.answer_of(slow)).text == "slow", "who can be asked nothing stays"
+        assert (await host.call("ask", kind="elicitation")).value["result"] == ANSWER
+        assert (await host.call("ask", kind="roots")).value["result"] == {"roots": [{"uri": "file:///p"}]}
+        d.configure(fake("s"))
+        await d.control("reload")
+        assert (await host.call("ask", kind="elicitation")).value["error"]["code"] == -32601
+
+
+@bounded(60)
+async def test_a_host_of_arrays_is_served_where_it_has_to_name_its_roots() -> None:
+    async with daemon(asking()) as d:
+        host = d.host("s")
+        host.replies["roots/list"] = None
+        await host.handshake("2025-03-26", {"roots": {}, "sampling": {}}, timeout=START)
+        asked = await host.server_request("roots/list")
+        host.raw(b'[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","id":"b","method":"tools/list"}]\n')
+        host.respond(asked, result={"roots": [{"uri": "file:///p"}]})
+        await host.wait(lambda: host.garbage, "the array of answers", 20)
+        assert sorted(answer["id"] for answer in json.loads(host.garbage.pop())) == ["a", "b"]
