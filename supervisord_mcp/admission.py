@@ -197,7 +197,11 @@ class Admission:
 
     def _wait_for_roots(self, room: Anteroom) -> None:
         if room.state.initialized and self._timer is None and self._home is None:
-            self._timer = self._loop.call_later(ROOTS_PATIENCE, lambda: self._follow(room.give_up()))
+            self._timer = self._loop.call_later(ROOTS_PATIENCE, self._give_up, room)
+
+    def _give_up(self, room: Anteroom) -> None:
+        if not self._session.closed:
+            self._follow(room.give_up())
 
     def _admit(self, admitted: Admitted) -> None:
         if self._needs_project:

@@ -216,6 +216,24 @@ async def test_a_host_that_does_not_name_its_roots_is_not_waited_for_for_ever(
 
 
 @bounded(LIMIT)
+@pytest.mark.parametrize("stays", [True, False])
+async def test_a_host_that_needs_no_project_is_served_without_roots_if_it_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stays: bool
+) -> None:
+    monkeypatch.setattr(admission, "ROOTS_PATIENCE", 0.2)
+    async with estate(tmp_path, {"s": {"entry": {"callbacks": "on"}}}) as one:
+        guest = one.guest("s")
+        await guest.greet(roots={})
+        if stays:
+            assert text(await guest.call("echo", value="x")) == "x"
+            return
+        guest.close_stdin()
+        await guest.over()
+        await anyio.sleep(0.4)
+        assert one.reception._where == {}
+
+
+@bounded(LIMIT)
 async def test_a_host_that_named_its_roots_in_time_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "ROOTS_PATIENCE", 0.2)
     async with estate(tmp_path, {"s": PROJECT}) as one:
@@ -452,7 +470,7 @@ async def test_records_that_nobody_comes_back_for_are_thrown_away(
         first, second = await one.greeted("s"), await one.greeted("s")
         one.die()
     second.close()
-    monkeypatch.setattr(module, "RETURN_PATIENCE", 0.3)
+    monkeypatch.setattr(module, "RETURN_PATIENCE", 1.5)
     async with estate(tmp_path, {"s": {}}) as two:
         two.back(first)
         new = await two.greeted("s")
