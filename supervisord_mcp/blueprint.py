@@ -10,6 +10,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from supervisord_mcp.catalogues import Catalogues
+from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.errors import LaunchError, SmcpError
 from supervisord_mcp.observer import Observers
@@ -40,16 +41,18 @@ def _forget(_verdict: Verdict) -> None:
 class Blueprint:
     """What an instance is made of: its name, its rules, and how a child of it is started.
 
-    ``terms`` says, for each child anew, what is known of its era; ``judged`` takes what was found out.
+    ``generation`` is the last run under its name. ``terms`` says, for each child anew, what is known of its era;
+    ``judged`` takes what was found out.
     """
 
     key: InstanceKey
     policy: Policy
     relay: Rules
     idle_timeout: float | None
-    max_message: int
+    bounds: Bounds
     isolation: str
     spawn: Callable[[Spawning], Awaitable[Child]]
+    generation: int = 0
     terms: Callable[[], Terms] = Terms
     judged: Callable[[Verdict], None] = _forget
 

@@ -18,8 +18,18 @@ from supervisord_mcp.pipes import ChunkReader, QueueWriter
 from supervisord_mcp.protocol.framing import LineSplitter, Oversized
 from supervisord_mcp.runtimes.base import Child
 
-#: How long a child may leave its stdin unread while something waits for it, in seconds.
-WRITE_TIMEOUT = 30.0
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long a line may be, in bytes, and how long a child may take, in seconds.
+
+    ``grace`` is how long it may live on after it closed a pipe, ``write_timeout`` how long it may take nothing from its
+    stdin while something waits for it.
+    """
+
+    max_message: int
+    grace: float
+    write_timeout: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +41,9 @@ class Fittings:
 
 
 class Conduit:
-    """The connection of an instance with its child, from its start until nothing of it is left.
+    """The connection of an instance with its child, from its start until nothing of it is left."""
 
-    ``grace`` is how long a child may take to end after it closed a pipe, in seconds.
-    """
-
-    def __init__(self, child: Child, log: Log, fittings: Fittings, *, max_message: int, grace: float) -> None:
+    def __init__(self, child: Child, log: Log, fittings: Fittings, bounds: Bounds) -> None:
         self.child = child
         #: Why the child was killed, or the empty text.
         self.trouble = ""
@@ -45,8 +52,8 @@ class Conduit:
         self._loop = asyncio.get_running_loop()
         self._on_line = fittings.on_line
         self._on_drained = fittings.on_drained
-        self._grace = grace
-        self._splitter = LineSplitter(max_message)
+        self._bounds = bounds
+        self._splitter = LineSplitter(bounds.max_message)
         self._sink = StderrSink(log)
         self._overdue: asyncio.TimerHandle | None = None
         self._useless: asyncio.TimerHandle | None = None
@@ -68,7 +75,7 @@ class Conduit:
         """Write a line to the child, now or as soon as it reads."""
         self._writer.write(data)
         if self._writer.queued and self._overdue is None:
-            self._overdue = self._loop.call_later(WRITE_TIMEOUT, self._judge)
+            self._overdue = self._loop.call_later(self._bounds.write_timeout, self._judge)
 
     def kill(self, trouble: str) -> None:
         """End the child, which is good for nothing any more."""
@@ -109,10 +116,11 @@ class Conduit:
         if not self._writer.queued:
             return
         idle = self._loop.time() - self._writer.progressed
-        if idle < WRITE_TIMEOUT:
-            self._overdue = self._loop.call_later(WRITE_TIMEOUT - idle, self._judge)
+        left = self._bounds.write_timeout - idle
+        if left > 0:
+            self._overdue = self._loop.call_later(left, self._judge)
         else:
-            self.kill(f"not reading: it took nothing from its stdin for {WRITE_TIMEOUT:g} s")
+            self.kill(f"not reading: it took nothing from its stdin for {self._bounds.write_timeout:g} s")
 
     def _deaf(self, error: OSError) -> None:
         self._give_up(f"it closed its stdin ({error.strerror})")
@@ -123,7 +131,7 @@ class Conduit:
     def _give_up(self, trouble: str) -> None:
         """Let a child that cannot be talked to end by itself, and end it if it does not."""
         if self._useless is None:
-            self._useless = self._loop.call_later(self._grace, self.kill, trouble)
+            self._useless = self._loop.call_later(self._bounds.grace, self.kill, trouble)
 
     def _cancel_timers(self) -> None:
         for timer in (self._overdue, self._useless):

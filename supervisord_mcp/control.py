@@ -16,7 +16,7 @@ from msgspec import Raw
 from supervisord_mcp import __version__, interview
 from supervisord_mcp.caller import Caller, calling
 from supervisord_mcp.errors import FramingError, SmcpError
-from supervisord_mcp.facts import Facts
+from supervisord_mcp.facts import Facts, Whence
 from supervisord_mcp.listener import Greeting
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.observer import Event, Observers
@@ -51,7 +51,7 @@ from supervisord_mcp.protocol.control import (
 )
 from supervisord_mcp.protocol.framing import LineSplitter
 from supervisord_mcp.server import ManagedServer
-from supervisord_mcp.supervisor import Supervisor, Whence
+from supervisord_mcp.supervisor import Supervisor
 
 _log = logging.getLogger(__name__)
 
@@ -256,8 +256,7 @@ class Connection:
                 launch=launch,
                 log=self._office.log_of(name),
                 start_timeout=config.start_timeout,
-                stop_grace=config.stop_grace,
-                max_message=supervisor.config.daemon.max_message,
+                bounds=supervisor.bounds(config),
             )
         )
         now = findings.Settings(

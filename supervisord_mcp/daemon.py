@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -27,7 +28,7 @@ from supervisord_mcp.config.paths import Paths, create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
 from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, Problem, SmcpError
-from supervisord_mcp.launch import Launcher, make_runtimes
+from supervisord_mcp.launch import Launcher, Told, make_runtimes
 from supervisord_mcp.listener import Greeting, Listener
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.observer import Event, Observers
@@ -35,6 +36,7 @@ from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
 from supervisord_mcp.runtimes import cgroup, orphans, tree
+from supervisord_mcp.runtimes.audit import Denial, Missed, Notice
 from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.landlock import places
 from supervisord_mcp.runtimes.process import secure_standard_fds
@@ -47,8 +49,9 @@ _log = logging.getLogger(__name__)
 #: Parameters of mallopt(3).
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
-#: How often the socket file is looked for, and idleness is judged, in seconds.
-LOOK_EVERY = 5.0
+#: How often the socket file is looked for, and idleness is judged, in seconds; a daemon that may end sooner looks more
+#: often, but not more often than the second.
+LOOK_EVERY, LOOK_SOONER = 5.0, 0.1
 #: How long an orderly end may take before what is left is killed, in seconds above the grace of the servers.
 LAST_PATIENCE = 30.0
 
@@ -116,7 +119,8 @@ class Daemon:
         # What servers of a daemon that was killed had for themselves; they are gone now.
         await anyio.to_thread.run_sync(places.remove, str(self._paths.private_dir))
         groups = await anyio.to_thread.run_sync(cgroup.prepare)
-        self._runtimes = make_runtimes(self._paths.private_dir, groups, self._config.daemon.uids, self._note_contact)
+        told = Told(self._note_contact, self._note_notice)
+        self._runtimes = make_runtimes(self._paths.private_dir, groups, self._config.daemon.uids, told)
         try:
             await self._serve(endpoint)
         finally:
@@ -262,18 +266,34 @@ class Daemon:
         data = {"host": contact.host, "port": contact.port, "outcome": contact.outcome, "cause": contact.reason}
         self._observers.publish(Event("egress", contact.server, data))
 
+    def _note_notice(self, notice: Notice) -> None:
+        """Tell what an audited server asked of the kernel in vain."""
+        if notice.server not in self._config.servers:
+            return
+        match notice:
+            case Denial():
+                kind, times = "syscall-refused", f", {notice.count} times by now" if notice.count > 1 else ""
+                text = f"system call {notice.call} refused: {notice.answer}{times}"
+                data: dict[str, Any] = {"call": notice.call, "answer": notice.answer, "count": notice.count}
+            case Missed():
+                kind, use = "file-missed", "write" if notice.writes else "read"
+                text = f"file not shown that it would {use}: {notice.path}"
+                data = {"path": notice.path, "use": use}
+        self._logs[notice.server].write("smcp", text)
+        self._observers.publish(Event(kind, notice.server, data))
+
     # Watching itself
 
     async def _look_around(self, endpoint: Endpoint, listener: Listener) -> None:
         """Bind the socket again if somebody deleted it, and end when nobody has needed this daemon for long."""
         idle_since = time.monotonic()
         while True:
-            await anyio.sleep(LOOK_EVERY)
+            idle_exit = self._config.daemon.idle_exit if self._on_demand else None
+            await anyio.sleep(min(LOOK_EVERY, max(idle_exit or LOOK_EVERY, LOOK_SOONER)))
             self._look_at_socket(endpoint, listener)
-            idle_exit = self._config.daemon.idle_exit
             if self._reception.sessions or self._supervisor.active:
                 idle_since = time.monotonic()
-            elif self._on_demand and idle_exit is not None and time.monotonic() - idle_since >= idle_exit:
+            elif idle_exit is not None and time.monotonic() - idle_since >= idle_exit:
                 _log.info("nobody has needed the daemon for %g s; it ends", idle_exit)
                 # In one step with the look: a shim that comes now is hung up on and tries again.
                 listener.close()

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 from msgspec import Raw
 
-from supervisord_mcp.conduit import Conduit, Fittings
+from supervisord_mcp.conduit import Bounds, Conduit, Fittings
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.launch import Launch
 from supervisord_mcp.logs import ServerLog
@@ -50,13 +50,12 @@ _REPLIES = {
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an interview needs to know: how a child is started and ended, and where its stderr goes. Seconds, bytes."""
+    """What an interview needs: how a child is started, how long that may take in seconds, where its stderr goes."""
 
     launch: Launch
     log: ServerLog
     start_timeout: float
-    stop_grace: float
-    max_message: int
+    bounds: Bounds
 
 
 async def interview(terms: Terms) -> tuple[Finding, ...]:
@@ -265,7 +264,7 @@ async def _talking(terms: Terms) -> AsyncIterator[_Talk]:
     child = await terms.launch.start(lambda: None, lambda text: terms.log.write("smcp", text))
     talk = _Talk(child)
     fittings = Fittings(talk.hear, lambda: None)
-    conduit = Conduit(child, terms.log, fittings, max_message=terms.max_message, grace=terms.stop_grace)
+    conduit = Conduit(child, terms.log, fittings, terms.bounds)
     talk.conduit = conduit
 
     async def watch() -> None:
@@ -278,7 +277,7 @@ async def _talking(terms: Terms) -> AsyncIterator[_Talk]:
         watcher.cancel()
         with anyio.CancelScope(shield=True):
             conduit.close_stdin()
-            with anyio.move_on_after(terms.stop_grace):
+            with anyio.move_on_after(terms.bounds.grace):
                 await child.wait()
             child.kill()
             await child.wait()

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from supervisord_mcp.config.load import Origin
-from supervisord_mcp.config.models import Reach, ServerConfig
+from supervisord_mcp.config.document import Origin
+from supervisord_mcp.config.models import Reach, ServerConfig, SystemCalls
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
 from supervisord_mcp.config.variables import Variables
 from supervisord_mcp.egress.rules import Egress, parse_rules
-from supervisord_mcp.errors import LaunchError
+from supervisord_mcp.errors import ConfigError, LaunchError, Problem
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.packages.installer import Installed, Packages, Surroundings
 from supervisord_mcp.packages.requests import recognise
@@ -29,6 +29,7 @@ from supervisord_mcp.policy.sharing import Resolved, Scope, digest
 from supervisord_mcp.protocol.callbacks import Rules, Shared
 from supervisord_mcp.protocol.mcp import Era
 from supervisord_mcp.runtimes import sandbox
+from supervisord_mcp.runtimes.audit import Report, ignore
 from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.base import Child, LaunchSpec, Mount, Network, Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
@@ -40,6 +41,7 @@ from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
 from supervisord_mcp.runtimes.limits import Limits
 from supervisord_mcp.runtimes.roots import runtime_roots
 from supervisord_mcp.runtimes.search import find_command, search_path
+from supervisord_mcp.runtimes.seccomp import Family, Policy
 from supervisord_mcp.shim import home_directory
 
 
@@ -117,17 +119,7 @@ class Launch:
         marker = f"{self.marker}{self.spec.name}:{uuid.uuid4().hex}"
         installed = None
         if (request := recognise(self.spec.argv)) is not None:
-            around = Surroundings(
-                runtime=self.runtime,
-                find=self.machine.find_or_none,
-                path=":".join(self.machine.path),
-                home=self.machine.home,
-                environ={**self.machine.environ, **dict(self.spec.env)},
-                marker=marker,
-                installing=installing,
-                progress=progress,
-            )
-            installed = await self.packages.provide(request, around)
+            installed = await self.packages.provide(request, self._around(marker, installing, progress))
         return await self.runtime.launch(replace(self.prepared(installed), marker=marker))
 
     def prepared(self, installed: Installed | None = None) -> LaunchSpec:
@@ -148,9 +140,33 @@ class Launch:
         as_root = spec.as_root or (os.geteuid() == 0 and any(map(_is_closed, roots)))
         return replace(spec, read_only=roots, as_root=as_root)
 
+    def complete(self) -> LaunchSpec:
+        """Return what is launched, as far as it is known without installing. Raise `LaunchError` where it is not."""
+        installed = None
+        if (request := recognise(self.spec.argv)) is not None:
+            installed = self.packages.installed(request, self._around("", lambda: None, lambda _: None))
+            if installed is None:
+                raise LaunchError(
+                    f"{request.shown} is not installed yet",
+                    remedy=f"It is before the first start: smcp start {self.spec.name}",
+                )
+        return self.prepared(installed)
+
     def explain(self) -> str:
         """Return a command line that a person can paste to start the same child; secrets are not in it."""
-        return self.runtime.explain(self.prepared())
+        return self.runtime.explain(self.complete())
+
+    def _around(self, marker: str, installing: Callable[[], None], progress: Callable[[str], None]) -> Surroundings:
+        return Surroundings(
+            runtime=self.runtime,
+            find=self.machine.find_or_none,
+            path=":".join(self.machine.path),
+            home=self.machine.home,
+            environ={**self.machine.environ, **dict(self.spec.env)},
+            marker=marker,
+            installing=installing,
+            progress=progress,
+        )
 
 
 class Launcher:
@@ -178,6 +194,11 @@ class Launcher:
         self.origins: Mapping[str, Origin] = {}
         self._runtimes = runtimes or make_runtimes(paths.private_dir)
 
+    def beyond(self, name: str) -> tuple[str, ...]:
+        """Return the keys with which the entry of a server grants more than its profile."""
+        origin = self.origins.get(name)
+        return () if origin is None else origin.beyond
+
     def isolation(self, config: ServerConfig) -> str:
         """Return what the runtime of a server gives."""
         return self._runtimes[config.runtime].isolation
@@ -188,12 +209,17 @@ class Launcher:
         A command that is not there is no such error: `Launch.start` says so, and finds it once it is installed.
         """
         variables = Variables({**self._environ, **facts.environ}, facts.project, self._home)
-        done = resolve(name, config, variables, self.origins.get(name) or Origin(Path(self._config_file), None))
+        origin = self.origins.get(name) or Origin(Path(self._config_file), None)
+        done = resolve(name, config, variables, origin)
         machine = Machine(self._environ, self._home, search_path(self._path, self._environ, self._home), self._own)
         runtime = self._runtimes[config.runtime]
         program = machine.find_or_none(done.argv[0])
         argv = done.argv if program is None or recognise(done.argv) else (program, *done.argv[1:])
-        mounts = tuple(Mount(path, access) for path, access in done.mounts)
+        mounts = tuple(
+            Mount(path, access)
+            for (path, access), written in zip(done.mounts, config.mounts, strict=True)
+            if not written.optional or os.path.lexists(path)
+        )
         spec = LaunchSpec(
             name=name,
             argv=argv,
@@ -201,6 +227,7 @@ class Launcher:
             env=_environment(done, machine, program, runtime),
             mounts=mounts,
             network=_network(config),
+            seccomp=_policy(name, config.seccomp, origin),
             limits=Limits(**config.limits.model_dump()),
             as_root=os.geteuid() == 0 and any(map(_is_of_root, mounts)),
         )
@@ -243,24 +270,32 @@ def _keep_own(shown: Iterable[str], own: Iterable[str]) -> None:
                 )
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who is told what servers reach by their rules and what not, and what audited ones ask of the kernel in vain."""
+
+    contact: Callable[[Contact], None]
+    notice: Report
+
+
 def make_runtimes(
     private: Path,
     groups: Groups | None = None,
     uids: range | None = None,
-    report: Callable[[Contact], None] | None = None,
+    told: Told | None = None,
 ) -> dict[str, Runtime]:
     """Return every runtime by its name in the configuration.
 
     ``private`` is where a runtime without mounts makes what a server has for itself. ``groups`` are the cgroups of the
-    daemon, ``uids`` the users that servers of a daemon run by root have, and ``report`` is told of what sandboxes with
-    rules reach, and do not.
+    daemon, ``uids`` the users that servers of a daemon run by root have.
     """
     identities = None if uids is None else Identities(uids.start, len(uids))
-    around = EgressSurroundings() if report is None else EgressSurroundings(report=report)
+    notice = ignore if told is None else told.notice
+    around = EgressSurroundings() if told is None else EgressSurroundings(report=told.contact)
     made: tuple[Runtime, ...] = (
         BareRuntime(groups),
-        BwrapRuntime(None, groups, identities, around),
-        LandlockRuntime(str(private), groups, identities),
+        BwrapRuntime(None, groups, identities, around, notice),
+        LandlockRuntime(str(private), groups, identities, notice),
     )
     return {runtime.name: runtime for runtime in made}
 
@@ -282,6 +317,16 @@ def _network(config: ServerConfig) -> Network | Egress:
             return config.network
         case _:
             return Egress(parse_rules([config.network]))
+
+
+def _policy(name: str, calls: SystemCalls, origin: Origin) -> Policy:
+    """Return the policy for system calls. Raise `ConfigError` for one that Linux does not have."""
+    families: frozenset[Family] = frozenset(calls.families) | ({"unix"} if calls.unix else frozenset())
+    try:
+        return Policy(families, calls.userns, calls.ptrace, frozenset(calls.deny), calls.audit)
+    except ValueError as error:
+        key = f"servers.{name}.seccomp.deny"
+        raise ConfigError((Problem(str(origin.file), origin.line, key, str(error)),)) from None
 
 
 def _is_of_root(mount: Mount) -> bool:
@@ -311,6 +356,8 @@ def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Re
         mounts=tuple((mount.path, mount.target or mount.path, mount.access) for mount in spec.mounts),
         limits=tuple(config.limits.model_dump().items()),
         as_root=spec.as_root,
+        profile=config.profile,
+        seccomp=spec.seccomp.words,
     )
 
 

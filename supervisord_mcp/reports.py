@@ -18,9 +18,13 @@ _SHOWN_FIRST = ("FATAL", "BACKOFF", "RUNNING", "STARTING", "STOPPING", "EXITED",
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a server beside its instances: its isolation, where a person stopped it, what it offers."""
+    """What is known of a server beside its instances: its isolation, where a person stopped it, what it offers.
+
+    ``beyond`` are the keys with which its entry grants more than its profile.
+    """
 
     isolation: str
+    beyond: tuple[str, ...]
     hold: Hold
     catalogue: Catalogue | None
 
@@ -44,6 +48,8 @@ def server_status(
         scope=config.sharing,
         runtime=config.runtime,
         isolation=known.isolation,
+        profile=config.profile,
+        beyond=known.beyond,
         network=config.network_text,
         start=config.start,
         held=known.hold.everywhere,
@@ -89,6 +95,7 @@ def server_entry(name: str, config: ServerConfig, catalogue: Catalogue | None) -
         start=config.start,
         scope=config.sharing,
         runtime=config.runtime,
+        profile=config.profile,
         network=config.network_text,
         catalogue=catalogue is not None,
         tools=len(catalogue.lists.get("tools/list", ())) if catalogue else None,

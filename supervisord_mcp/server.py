@@ -49,7 +49,7 @@ class ManagedServer:
         self._server_log = log
         self._loop = asyncio.get_running_loop()
         self._mux = Multiplexer(blueprint.key.server, relay=blueprint.relay, known=known, entropy=os.urandom)
-        self._life = Lifecycle()
+        self._life = Lifecycle(generation=blueprint.generation)
         self._queue: deque[life.Event] = deque()
         self._stepping = False
         self._timer: asyncio.TimerHandle | None = None
@@ -62,9 +62,7 @@ class ManagedServer:
         self._changed = anyio.Event()
         self.remarks = Remarks(log)
         self._failure: SmcpError | None = None
-        self._phase = ""
-        self._ailment = ""
-        self.last_error = ""
+        self._phase = self._ailment = self.last_error = ""
 
     # What others may know
 
@@ -200,6 +198,8 @@ class ManagedServer:
     def stop(self) -> None:
         """Stop, and stay stopped until asked."""
         self._event(life.Stop())
+        if self._life.state is State.STOPPED and self._mux.waiting:
+            self.demand()  # for a restart that will not come
 
     def restart(self) -> None:
         """Stop the child and start a new one."""
@@ -224,8 +224,9 @@ class ManagedServer:
                 raise reasons.failure(self.key.server, self._life, self._failure, self._loop.time())
 
     async def rested(self) -> None:
-        """Wait until the instance rests."""
-        while not self._life.resting:
+        """Wait until the instance rests, or somebody started it again: of the run before nothing is left then."""
+        generation = self._life.generation
+        while not self._life.resting and self._life.generation == generation:
             await self._changed.wait()
 
     # Lifecycle: events in, commands out
@@ -343,9 +344,8 @@ class ManagedServer:
         self._server_log.write("smcp", text)
 
     def _connect(self, child: Child) -> Conduit:
-        log, rules = self._server_log, self.blueprint
         fittings = Fittings(self._from_child, self._check_congestion)
-        self._conduit = Conduit(child, log, fittings, max_message=rules.max_message, grace=rules.policy.stop_grace)
+        self._conduit = Conduit(child, self._server_log, fittings, self.blueprint.bounds)
         return self._conduit
 
     def _ended(self, generation: int, status: ExitStatus | None, conduit: Conduit) -> None:
@@ -356,8 +356,7 @@ class ManagedServer:
             self._apply(self._mux.child_lost("", blameless=True))
             return
         ending = reasons.ended(self.key.server, self._life, status, conduit.trouble, conduit.tail)
-        reason = ending.reason
-        self._ailment = ""
+        reason, self._ailment = ending.reason, ""
         if ending.unasked:
             self.last_error = ending.cause
             self._failure = LaunchError(reason.text)

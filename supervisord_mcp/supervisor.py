@@ -6,13 +6,14 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from supervisord_mcp import reports
 from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings, policy_of
+from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.errors import NotRunningError, SmcpError, UnknownServerError, UsageError
-from supervisord_mcp.facts import Facts
+from supervisord_mcp.facts import NOWHERE, Facts, Whence
 from supervisord_mcp.launch import Launch, Launcher
 from supervisord_mcp.logs import ServerLog, TaggedLog
 from supervisord_mcp.observer import Event
@@ -34,31 +35,6 @@ _log = logging.getLogger(__name__)
 
 #: What has ended for good unless a person, or for EXITED a call, wants it again.
 _GAVE_UP = ("FATAL", "EXITED")
-
-
-@dataclass(frozen=True, slots=True)
-class Whence:
-    """Where the word of a person comes from.
-
-    ``facts`` are those of the command: the project that it works in, and its environment. If ``narrow``, the word is
-    about that project alone.
-    """
-
-    facts: Facts = field(default_factory=lambda: Facts(""))
-    narrow: bool = False
-
-    def to(self, server: str) -> Facts:
-        """Return the facts of a session with that server that would come from there."""
-        return replace(self.facts, server=server)
-
-    @property
-    def project(self) -> str | None:
-        """The one project that the word is about, or None if it is about all of them."""
-        return self.facts.project if self.narrow else None
-
-
-#: A word that comes from no project and brings no environment.
-NOWHERE = Whence()
 
 
 @dataclass(slots=True)
@@ -94,6 +70,8 @@ class Supervisor:
         self._asked: set[ManagedServer] = set()
         #: The servers that a person stopped, and where: an instance made there for a host is not started by it.
         self._held: dict[str, Hold] = {}
+        #: The last runs of displaced instances: one of the same key that comes later counts on.
+        self._generations: dict[InstanceKey, int] = {}
         self._keys = itertools.count(1)
 
     @property
@@ -243,18 +221,25 @@ class Supervisor:
             policy=policy_of(config),
             relay=launch.relay,
             idle_timeout=None if lasting else config.idle_timeout,
-            max_message=self.config.daemon.max_message,
+            bounds=self.bounds(config),
             isolation=launch.isolation,
             spawn=spawn,
             terms=terms,
             judged=lambda verdict: self._around.verdicts.save(launch.fingerprint, verdict),
+            generation=self._generations.get(key, 0),
         )
+
+    def bounds(self, config: ServerConfig) -> Bounds:
+        """Return how long the messages and the silences of a child may be."""
+        return Bounds(self.config.daemon.max_message, config.stop_grace, self.config.daemon.write_timeout)
 
     def released(self, instance: ManagedServer) -> None:
         """A session left an instance; what nobody can use any more is ended, what nothing is lost with is forgotten."""
         housing = self._housed.get(instance.key)
         if housing is not None and housing.instance is instance and instance.key.session is not None:
             del self._housed[instance.key]
+            over = instance.key.session
+            self._generations = {key: last for key, last in self._generations.items() if key.session != over}
             self.retire(instance)
         self._forget_unused()
 
@@ -421,7 +406,8 @@ class Supervisor:
         self._refuse_part(names, whence, "stopped")
         stopped: list[ManagedServer] = []
         for name in names:
-            stopped += self._about(name, whence)
+            leaving = [i for i in self._leaving if i.key.server == name and self._is_about(whence, i.key)]
+            stopped += [*self._about(name, whence), *leaving]
             self._held[name] = self._hold(name).put(True, whence.project)
         for instance in stopped:
             instance.stop()
@@ -455,6 +441,7 @@ class Supervisor:
                 self._refit(housing, displaced)
         for entry in displaced:
             del self._housed[entry.instance.key]
+            self._generations[entry.instance.key] = entry.instance.generation
         return plan, displaced
 
     def _refit(self, housing: Housing, displaced: list[Displaced]) -> None:
@@ -480,7 +467,8 @@ class Supervisor:
         return tuple(self._server_status(name, config) for name, config in sorted(self.config.servers.items()))
 
     def _server_status(self, name: str, config: ServerConfig) -> ServerStatus:
-        known = reports.Known(self._launcher.isolation(config), self._hold(name), self.catalogue_of(name))
+        isolation, beyond = self._launcher.isolation(config), self._launcher.beyond(name)
+        known = reports.Known(isolation, beyond, self._hold(name), self.catalogue_of(name))
         mine = [(one.instance, one.launch) for key, one in self._housed.items() if key.server == name]
         return reports.server_status(name, config, known, mine)
 

@@ -120,6 +120,14 @@ PLANTS = [
         {"tests/test_a.py": "def test():\n    t = time.monotonic()\n    d = time.monotonic() - t\n    assert d < 1"},
         "tests/test_a.py:4",
     ),
+    Plant(
+        "no_silent_skip", {"tests/test_a.py": "import pytest\ndef test():\n    pytest.skip('x')"}, "tests/test_a.py:3"
+    ),
+    Plant(
+        "no_silent_skip",
+        {"tests/test_a.py": "@pytest.mark.skipif(True, reason='x')\ndef test(): ..."},
+        "tests/test_a.py:1",
+    ),
     Plant("no_registry_hosts", {"profiles/a.toml": "x = 1\nallow = ['" + "pypi" + ".org']"}, "profiles/a.toml:2"),
     Plant("no_registry_hosts", {"README.md": "registry." + "npmjs" + ".org"}, "README.md:1"),
 ]
@@ -154,6 +162,8 @@ INNOCENTS = [
     Innocent(
         "no_assert_on_time", {"tests/test_a.py": "def test():\n    t = time.monotonic()\n    assert f(now=t).state"}
     ),
+    Innocent("no_silent_skip", {"tests/kit/required.py": "pytest.skip('x')"}),
+    Innocent("no_silent_skip", {"tests/test_a.py": "pytest.mark.skipif(os.uname().machine != 'x86_64')"}),
     Innocent("no_registry_hosts", {"README.md": "@npm and @pypi"}),
 ]
 

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from supervisord_mcp.blueprint import Blueprint, Spawning, policy_of
+from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.policy.lifecycle import Policy
@@ -22,7 +23,7 @@ SPAWNING = Spawning(lambda: None, lambda _: None)
 
 
 def blueprint(spawn: Callable[[Spawning], Awaitable[Child]]) -> Blueprint:
-    return Blueprint(InstanceKey("s", "0" * 16), Policy(), False, None, 1, "none", spawn)
+    return Blueprint(InstanceKey("s", "0" * 16), Policy(), False, None, Bounds(1, 1.0, 1.0), "none", spawn)
 
 
 def raising(error: Exception) -> Callable[[Spawning], Awaitable[Child]]:

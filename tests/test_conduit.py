@@ -11,8 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from supervisord_mcp import conduit as module
-from supervisord_mcp.conduit import Conduit, Fittings
+from supervisord_mcp.conduit import Bounds, Conduit, Fittings
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.runtimes.base import ExitStatus
@@ -29,14 +28,14 @@ MUCH = 3 << 20
 class Line:
     """A conduit to a child that runs a shell script, and what came through it."""
 
-    def __init__(self, directory: Path, *argv: str, grace: float = 0.2) -> None:
+    def __init__(self, directory: Path, *argv: str, grace: float = 0.2, write_timeout: float = 30.0) -> None:
         self.log = ServerLog(directory / "one.log", max_size=1 << 20, keep=1)
         self.child = ProcessChild(spawn(Program(argv, {"PATH": "/usr/bin:/bin"})), f"t-{uuid.uuid4()}")
         self.lines: list[bytes | Oversized] = []
         self.drained = 0
         self.changed = anyio.Event()
         fittings = Fittings(self.take, self.drain)
-        self.conduit = Conduit(self.child, self.log, fittings, max_message=100_000, grace=grace)
+        self.conduit = Conduit(self.child, self.log, fittings, Bounds(100_000, grace, write_timeout))
 
     def take(self, line: bytes | Oversized) -> None:
         self.lines.append(line)
@@ -65,9 +64,9 @@ class Line:
 
 
 @asynccontextmanager
-async def child(directory: Path, script: str, grace: float = 0.2) -> AsyncIterator[Line]:
+async def child(directory: Path, script: str, grace: float = 0.2, write_timeout: float = 30.0) -> AsyncIterator[Line]:
     """A child that runs a script of the shell."""
-    one = Line(directory, "/bin/sh", "-c", script, grace=grace)
+    one = Line(directory, "/bin/sh", "-c", script, grace=grace, write_timeout=write_timeout)
     try:
         yield one
     finally:
@@ -120,19 +119,17 @@ async def test_what_does_not_fit_waits_and_the_end_of_waiting_is_told(tmp_path: 
 
 
 @bounded(LIMIT)
-async def test_a_child_that_does_not_read_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WRITE_TIMEOUT", 0.2)
-    async with child(tmp_path, FOREVER) as one:
+async def test_a_child_that_does_not_read_is_ended(tmp_path: Path) -> None:
+    async with child(tmp_path, FOREVER, write_timeout=0.2) as one:
         one.conduit.write(b"x" * MUCH)
         assert await one.ended() == ExitStatus(signal=9)
         assert one.conduit.trouble == "not reading: it took nothing from its stdin for 0.2 s"
 
 
 @bounded(LIMIT)
-async def test_a_child_that_reads_slowly_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WRITE_TIMEOUT", 0.5)
+async def test_a_child_that_reads_slowly_is_left_alone(tmp_path: Path) -> None:
     slow = "import os,time\nwhile os.read(0, 200_000): time.sleep(0.08)"
-    one = Line(tmp_path, sys.executable, "-I", "-S", "-c", slow)
+    one = Line(tmp_path, sys.executable, "-I", "-S", "-c", slow, write_timeout=0.5)
     one.conduit.write(b"x" * MUCH)
     while not one.drained:
         await one.changed.wait()
@@ -180,11 +177,8 @@ async def test_the_end_of_input_comes_after_what_fits(tmp_path: Path) -> None:
 
 
 @bounded(LIMIT)
-async def test_who_does_not_read_is_not_blamed_for_it_after_the_end_of_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "WRITE_TIMEOUT", 0.05)
-    async with child(tmp_path, "sleep 0.3") as one:
+async def test_who_does_not_read_is_not_blamed_for_it_after_the_end_of_input(tmp_path: Path) -> None:
+    async with child(tmp_path, "sleep 0.3", write_timeout=0.05) as one:
         one.conduit.write(b"x" * MUCH)
         one.conduit.close_stdin()
         assert await one.ended() == ExitStatus(code=0)

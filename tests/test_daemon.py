@@ -272,6 +272,34 @@ async def test_a_save_is_noticed_and_only_what_changed_is_touched() -> None:
         assert [s["name"] for s in (await d.status())["servers"]] == ["a"]
 
 
+@bounded(LIMIT)
+async def test_a_save_of_a_profile_touches_exactly_the_servers_that_use_it() -> None:
+    profile = {"entry": {"profile": "mine"}}
+    async with daemon(bare("a"), bare("c")) as d:
+        directory = d.config.parent / "profiles"
+        directory.mkdir()
+        (directory / "mine.toml").write_text("description = 'x'\nextends = 'child'\n")
+        (directory / "child.toml").write_text("description = 'x'\nlimits = { pids = 64 }\n")
+        d.configure(bare("a"), bare("b", **profile), bare("c", entry={"profile": "mine", "limits": {"pids": 32}}))
+        assert await appears(d, "b")
+        hosts = {name: await d.connected(name) for name in "abc"}
+        for host in hosts.values():
+            await host.call("echo")
+        pids = {name: (await d.instances(name))[0]["pid"] for name in hosts}
+        (directory / "child.toml").write_text("description = 'y'\nlimits = { pids = 48 }\n")
+        while (await d.instances("b"))[0]["pid"] == pids["b"]:
+            await asyncio.sleep(0.03)
+        for host in hosts.values():
+            assert (await host.call("echo", value="x")).text == "x"
+        assert [name for name in hosts if (await d.instances(name))[0]["pid"] != pids[name]] == ["b"]
+        (directory / "child.toml").write_text("description = 'y'\nlimits = { pids = 'many' }\n")
+        [problem] = await problems(d, some=True)
+        assert problem.startswith(f"{directory}/child.toml:2: limits.pids: ")
+        assert (await hosts["b"].call("echo", value="x")).text == "x"
+        status = {server["name"]: server for server in (await d.status())["servers"]}
+        assert [status[name]["profile"] for name in "abc"] == ["default", "mine", "mine"]
+
+
 async def appears(d: Daemon, name: str) -> bool:
     """Return true once a server is configured."""
     while name not in [server["name"] for server in (await d.status())["servers"]]:

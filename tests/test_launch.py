@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from supervisord_mcp.config.document import Origin
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.config.paths import find_paths
 from supervisord_mcp.egress.rules import Egress, parse_rules
@@ -21,7 +22,9 @@ from supervisord_mcp.facts import Facts
 from supervisord_mcp.launch import Launch, Launcher, make_runtimes
 from supervisord_mcp.runtimes import orphans, tree
 from supervisord_mcp.runtimes.limits import DEFAULTS
+from supervisord_mcp.runtimes.seccomp import Policy
 from tests.kit.bounded import bounded
+from tests.kit.required import as_root
 from tests.runtimes.conformance import ended, read
 
 BASE = {"PATH", "LANG", "HOME", "USER", "LOGNAME"}
@@ -229,7 +232,7 @@ def test_rules_are_part_of_the_digest(world: World) -> None:
     assert len(digests) == 9
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give users away")
+@as_root
 def test_a_server_with_files_of_root_runs_as_root(world: World, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -241,7 +244,7 @@ def test_a_server_with_files_of_root_runs_as_root(world: World, tmp_path: Path) 
     assert [as_root(), as_root(other), as_root(world.project), as_root(other, world.project)] == [0, 0, 1, 1]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give users away")
+@as_root
 def test_a_server_with_a_program_that_is_closed_to_others_runs_as_root(world: World) -> None:
     program = _write_program(world.home / "tools/bin/server", "#!/bin/sh\n")
     launch = world.resolve(command=[str(program)], runtime="bwrap")
@@ -338,3 +341,58 @@ def test_what_a_verdict_is_remembered_by(world: World, tmp_path: Path) -> None:
     before = one.fingerprint
     os.utime(program, (1, 1))
     assert one.fingerprint != before
+
+
+def test_system_calls_are_those_of_the_entry_and_part_of_the_digest(world: World) -> None:
+    calls = {"families": ["inet"], "unix": True, "userns": True, "deny": ["kcmp", "prctl(PR_SET_MM)"], "audit": True}
+    launch = world.resolve(command=["sh"], runtime="bwrap", seccomp=calls)
+    denied = frozenset({"kcmp", "prctl(PR_SET_MM)"})
+    policy = Policy(frozenset({"inet", "unix"}), userns=True, deny=denied, audit=True)
+    assert launch.spec.seccomp == policy
+    plain = world.resolve(command=["sh"], runtime="bwrap")
+    assert plain.spec.seccomp == Policy()
+    named = world.resolve(command=["sh"], runtime="bwrap", profile="other")
+    assert len({launch.digest, plain.digest, named.digest}) == 3
+
+
+def test_a_system_call_that_linux_does_not_have(world: World) -> None:
+    world.launcher.origins = {"files": Origin(Path("/c.toml"), 7)}
+    with pytest.raises(ConfigError, match=r"/c.toml:7: servers.files.seccomp.deny: ptraec: Linux has no such"):
+        world.resolve(command=["sh"], seccomp={"deny": ["ptraec"]})
+
+
+def test_mounts_that_are_optional_are_left_out_where_nothing_is(world: World) -> None:
+    def mounts() -> list[str]:
+        wanted = [{"path": "~/one", "optional": True}, {"path": "~/two"}, {"path": "~/three", "optional": True}]
+        spec = world.resolve(command=["sh"], runtime="bwrap", mounts=wanted).spec
+        return [os.path.basename(mount.path) for mount in spec.mounts]
+
+    assert mounts() == ["two"]
+    (world.home / "three").mkdir()
+    assert mounts() == ["two", "three"]
+
+
+def test_what_an_entry_grants_beyond_its_profile(world: World) -> None:
+    world.launcher.origins = {"files": Origin(Path("/c.toml"), 7, ("network",))}
+    assert world.launcher.beyond("files") == ("network",)
+    assert world.launcher.beyond("unknown") == ()
+
+
+@pytest.mark.bwrap
+@bounded(60)
+async def test_sockets_of_a_profile_that_allows_them(world: World) -> None:
+    script = "import socket; print(socket.socket(socket.AF_UNIX).bind('/tmp/s'))"
+    told = []
+    for unix in (False, True):
+        world.launcher = Launcher(world.paths, world.environ, world.marker, [os.path.dirname(sys.executable)])
+        launch = world.resolve(command=["python3", "-c", script], runtime="bwrap", seccomp={"unix": unix})
+        child = await launch.start(lambda: None, lambda _: None)
+        told.append(((await read(child.stdout)).strip(), b"not supported" in await read(child.stderr)))
+        await child.aclose()
+    assert told == [(b"", True), (b"None", False)]
+
+
+def test_a_command_line_for_a_package_is_that_of_what_is_installed(world: World) -> None:
+    launch = world.resolve(command=["npx", "-y", "some-package"], runtime="bwrap")
+    with pytest.raises(LaunchError, match=r"some-package is not installed yet\n .*smcp start files"):
+        launch.explain()

@@ -16,6 +16,7 @@ import pytest
 from supervisord_mcp import logs
 from supervisord_mcp.logs import MAX_LINE, TAIL_LENGTH, TAIL_LINES, ServerLog, StderrSink, TaggedLog, printable
 from tests.kit.probe import LeakGuard
+from tests.kit.required import as_root, need
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ")
 
@@ -198,13 +199,13 @@ def test_a_full_device_is_named(tmp_path: Path) -> None:
     assert log.lost == 1
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="mounting needs root")
+@as_root
 @pytest.mark.usefixtures("_attentive")
 def test_a_full_tmpfs_and_room_on_it_again(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)], check=False).returncode:
-        pytest.skip("mounting is not allowed here")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)], check=False).returncode
+    need(mounted == 0, "leave to mount a file system")
     log = ServerLog(disk / "one.log", max_size=1 << 20, keep=2)
     try:
         for number in range(2000):

@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 MODULES = {"pydantic_core": "pydantic", "systemd": "systemd-python", "tomli_w": "tomli-w"}
 EXTRAS = {"systemd-python"}
 
-WHERE = "from supervisord_mcp.config.profiles import profiles_directory; print(profiles_directory())"
+WHERE = "from supervisord_mcp.config.profile_files import profiles_directory; print(profiles_directory())"
 
 
 def built(directory: Path, kind: str) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contrib.reference import with_reference
-from supervisord_mcp.cli.app import COMMANDS, CONFIG_COMMANDS
+from supervisord_mcp.cli.app import COMMANDS, GROUPS
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.reference import reference
 
@@ -37,9 +37,10 @@ def test_every_command_is_in_the_table(command: str) -> None:
     assert re.search(rf"^\|.*`smcp {command}\b", README, re.MULTILINE)
 
 
-def test_every_subcommand_of_config_is_in_the_table() -> None:
-    [row] = re.findall(r"^\| `smcp config` \|(.*)$", README, re.MULTILINE)
-    assert re.findall(r"`(\w+)`", row) == [command.name for command in CONFIG_COMMANDS]
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_subcommand_of_a_group_is_in_the_table(group: str) -> None:
+    [row] = re.findall(rf"^\| `smcp {group}` \|(.*)$", README, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", row) == [command.name for command in GROUPS[group]]
 
 
 def test_examples_of_the_configuration_are_valid() -> None:

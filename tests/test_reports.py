@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from supervisord_mcp.facts import Facts
-from supervisord_mcp.supervisor import Whence
+from supervisord_mcp.config.document import Origin
+from supervisord_mcp.facts import Facts, Whence
 from tests.kit.bounded import bounded
 from tests.kit.estate import estate
 
@@ -56,3 +56,14 @@ async def test_entries_know_the_catalogue(tmp_path: Path) -> None:
         s, t = one.supervisor.entries()
         assert (s.name, s.catalogue, t.catalogue, t.tools) == ("s", True, False, None)
         assert s.tools
+
+
+@bounded(LIMIT)
+async def test_profiles_and_what_entries_grant_beyond_them(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"entry": {"profile": "strict"}}, "t": {}}) as one:
+        one.launcher.origins = {"s": Origin(Path("/c.toml"), 1, ("network", "mounts"))}
+        assert [(server.profile, server.beyond) for server in one.supervisor.status()] == [
+            ("strict", ("network", "mounts")),
+            ("default", ()),
+        ]
+        assert [entry.profile for entry in one.supervisor.entries()] == ["strict", "default"]

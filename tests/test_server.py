@@ -13,7 +13,6 @@ from typing import Any
 import anyio
 import pytest
 
-from supervisord_mcp import conduit
 from supervisord_mcp import server as module
 from supervisord_mcp.blueprint import Spawning
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
@@ -148,6 +147,38 @@ async def test_a_child_that_never_gets_ready_is_tried_so_often_and_no_more(how: 
         assert len(shop.journal.runs()) == 4, "hosts start nothing any more"
         assert guest.open == []
         assert not instance.unused
+
+
+@bounded(LIMIT)
+async def test_a_stop_answers_those_who_wait_for_a_restart(tmp_path: Path) -> None:
+    patient = replace(QUICK, restart=RestartPolicy(backoff=Backoff(first=1.5, most=1.5)))
+    async with workshop(tmp_path) as shop:
+        instance = shop.instance({"exit_before_init": {"code": 2}}, policy=patient)
+        guest = shop.guest(instance)
+        await guest.ask("initialize", hello())
+        await shop.in_state(instance, "BACKOFF")
+        waiting = guest.post("initialize", hello())
+        assert guest.answers(waiting) == [], "a restart that is due soon is waited for"
+        instance.stop()
+        error = (await guest.answer(waiting))["error"]
+        assert error["message"] == "server 's' is stopped; start it with: smcp start s"
+        assert guest.open == []
+
+
+@bounded(LIMIT)
+async def test_who_waits_for_the_end_is_not_held_by_a_start_right_after_it(tmp_path: Path) -> None:
+    async with workshop(tmp_path) as shop:
+        instance = shop.instance()
+        instance.start()
+        await instance.settled()
+        eager = [True]
+        shop.observers.add(
+            lambda event: instance.start() if event.data.get("to") == "STOPPED" and eager.pop() else None
+        )
+        instance.stop()
+        await instance.rested()
+        assert instance.generation == 2
+        eager.append(False)
 
 
 @bounded(LIMIT)
@@ -624,12 +655,9 @@ async def test_a_person_may_start_what_was_long_idle(tmp_path: Path) -> None:
 
 
 @bounded(LIMIT)
-async def test_a_child_that_does_not_read_slows_its_hosts_and_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conduit, "WRITE_TIMEOUT", 0.5)
+async def test_a_child_that_does_not_read_slows_its_hosts_and_is_ended(tmp_path: Path) -> None:
     async with workshop(tmp_path) as shop:
-        instance = shop.instance({"not_reading": {"after": 6}}, {})
+        instance = shop.instance({"not_reading": {"after": 6}}, {}, write_timeout=0.5)
         first, second = await shop.greeted(instance), await shop.greeted(instance)
         calls = []
         while not first.paused:
@@ -646,12 +674,9 @@ async def test_a_child_that_does_not_read_slows_its_hosts_and_is_ended(
 
 
 @bounded(LIMIT)
-async def test_a_child_that_stops_reading_before_it_is_ready_to_work_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conduit, "WRITE_TIMEOUT", 0.3)
+async def test_a_child_that_stops_reading_before_it_is_ready_to_work_is_ended(tmp_path: Path) -> None:
     async with workshop(tmp_path) as shop:
-        instance = shop.instance({"not_reading": {"after": 1}, "init_delay": 200}, {})
+        instance = shop.instance({"not_reading": {"after": 1}, "init_delay": 200}, {}, write_timeout=0.3)
         guest = shop.guest(instance)
         guest.post("initialize", hello())
         held = [guest.post_call("echo", value="x" * 100_000) for _ in range(5)]

@@ -10,8 +10,7 @@ import anyio
 import pytest
 
 from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
-from supervisord_mcp.facts import Facts
-from supervisord_mcp.supervisor import Whence
+from supervisord_mcp.facts import Facts, Whence
 from tests.kit import probe
 from tests.kit.bounded import bounded
 from tests.kit.daemon import KIT, PYTHON
@@ -355,6 +354,33 @@ async def test_eager_servers_start_by_themselves(tmp_path: Path) -> None:
         assert one.instance("bad").generation == 1
 
 
+@pytest.mark.parametrize("entry", [{}, SESSION])
+@bounded(LIMIT)
+async def test_an_instance_that_comes_again_counts_its_runs_on(entry: dict[str, str], tmp_path: Path) -> None:
+    first, second = ({"s": {"entry": {**entry, "args": [word]}}} for word in ("a", "b"))
+    async with estate(tmp_path, first) as one:
+        guest = await one.greeted("s")
+        await guest.call("echo")
+        for servers, generation in ((second, 1), (first, 2), (second, 2), (first, 3)):
+            one.reconfigure(servers)
+            assert text(await guest.call("echo", value="x")) == "x"
+            assert one.instance("s").generation == generation
+        guest.close_stdin()
+        await guest.over()
+        assert bool(one.supervisor._generations) == (not entry), "of a session that is over nothing is kept"
+
+
+@bounded(LIMIT)
+async def test_a_stop_waits_for_those_that_are_leaving(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"busy_at_eof": 200}}) as one:
+        await one.supervisor.start(["s"])
+        pid = one.instance("s").pid or 0
+        one.reconfigure({"s": {"entry": {"args": ["other"]}}})
+        assert one.supervisor.active
+        await one.supervisor.stop(["s"])
+        assert not probe.alive(pid)
+
+
 @bounded(LIMIT)
 async def test_shutting_down_waits_for_those_that_are_leaving(tmp_path: Path) -> None:
     async with estate(tmp_path, {"s": {"entry": SESSION, "busy_at_eof": 200}, "t": {}}) as one:
@@ -409,7 +435,7 @@ async def test_new_rules_of_the_daemon_reach_every_server(tmp_path: Path) -> Non
         await guest.call("echo")
         pid = one.instance("s").pid
         one.reconfigure({"s": {}}, {"max_message": "2M"})
-        assert one.instance("s").blueprint.max_message == 2 << 20
+        assert one.instance("s").blueprint.bounds.max_message == 2 << 20
         assert one.instance("s").pid == pid
 
 

@@ -17,9 +17,11 @@ from supervisord_mcp.cli import (
     doctor,
     entries,
     events,
+    explain,
     listing,
     logs,
     probe,
+    profile,
     status,
     tools,
     up,
@@ -59,6 +61,12 @@ COMMANDS: Final = (
         status.status,
         _SERVERS,
         ("smcp status", "smcp status git", "smcp status --json | jq '.servers[].state'"),
+    ),
+    Command(
+        "explain",
+        explain.explain,
+        _SERVERS,
+        ("smcp explain git", "smcp explain files --project ~/src/site", "smcp explain git --filter"),
     ),
     Command("list", listing.list_servers, _SERVERS, ("smcp list", "smcp list --json")),
     Command("start", verbs.start, _SERVERS, ("smcp start git", "smcp start --all")),
@@ -114,6 +122,17 @@ CONFIG_COMMANDS: Final = (
     Command("path", config.path, "", ("smcp config path", '"$EDITOR" "$(smcp config path)"')),
 )
 
+PROFILE_COMMANDS: Final = (
+    Command("list", profile.list_profiles, "", ("smcp profile list", "smcp profile list --json | jq '.[].name'")),
+    Command("show", profile.show, "", ("smcp profile show git", "smcp profile show git --resolved")),
+    Command("diff", profile.diff, "", ("smcp profile diff default strict",)),
+    Command("lint", profile.lint, "", ("smcp profile lint", "smcp profile lint mine ./draft.toml")),
+    Command(
+        "new", profile.new, "", ("smcp profile new mine --extends node-net", '"$EDITOR" "$(smcp profile new mine)"')
+    ),
+)
+GROUPS: Final = {"config": CONFIG_COMMANDS, "profile": PROFILE_COMMANDS}
+
 
 class _Given:
     """What was given before the command."""
@@ -133,18 +152,22 @@ def build() -> typer.Typer:
     app.callback(epilog=_epilog(("smcp add time -- uvx mcp-server-time", "smcp status", "smcp COMMAND --help")))(_root)
     for command in COMMANDS:
         _register(app, command)
-    group = _group()
-    group.callback(epilog=_epilog(("smcp config check", "smcp config show git")))(_config)
-    for command in CONFIG_COMMANDS:
-        _register(group, command)
-    app.add_typer(group, name="config", rich_help_panel=_SETUP)
+    for name, callback, examples in (
+        ("config", _config, ("smcp config check", "smcp config show git")),
+        ("profile", _profile, ("smcp profile list", "smcp profile show git --resolved")),
+    ):
+        group = _group()
+        group.callback(epilog=_epilog(examples))(callback)
+        for command in GROUPS[name]:
+            _register(group, command)
+        app.add_typer(group, name=name, rich_help_panel=_SETUP)
     return app
 
 
 def _invoke(argv: Sequence[str], given: _Given) -> int:
     program = typer.main.get_command(build())
     # Whoever says only half of a command gets the help of that half.
-    words = [*argv, "--help"] if list(argv) in ([], ["config"]) else list(argv)
+    words = [*argv, "--help"] if list(argv) in ([], *([name] for name in GROUPS)) else list(argv)
     try:
         result = program.main(args=words, prog_name="smcp", standalone_mode=False, obj=given)
     except SystemExit as ending:
@@ -208,3 +231,7 @@ def _root(
 
 def _config() -> None:
     """Check, show and describe the configuration."""
+
+
+def _profile() -> None:
+    """Show, compare, check and make profiles of isolation."""

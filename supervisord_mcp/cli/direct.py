@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from supervisord_mcp.cli.parameters import Project, ServerName
+from supervisord_mcp.cli.parameters import Project, ServerName, profile_names
 
 Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="The command that the host would run.")]
 Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the server, else made from COMMAND.")]
@@ -22,6 +22,15 @@ Network = Annotated[
     str | None,
     typer.Option(
         "--network", metavar="none|loopback|internet|host", help="What the sandbox reaches; none if not given."
+    ),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="PROFILE",
+        help="Rules of isolation; see smcp profile list.",
+        autocompletion=profile_names,
     ),
 ]
 Runtime = Annotated[
@@ -54,6 +63,7 @@ def wrap(
     inherit: Inherit = None,
     network: Network = None,
     mounts: Mounts = None,
+    profile: Profile = None,
     runtime: Runtime = None,
 ) -> None:
     """Register COMMAND as a server and connect to it.
@@ -64,7 +74,7 @@ def wrap(
     from supervisord_mcp.cli import wrap as adopting
 
     words = [*_words("--name", name), *_words("--project", project), *_words("--network", network)]
-    words += [*_words("--runtime", runtime)]
+    words += [*_words("--profile", profile), *_words("--runtime", runtime)]
     for option, values in (("--inherit", inherit), ("--mount", mounts)):
         for value in values or ():
             words += [option, value]

@@ -10,7 +10,7 @@ import typer
 from supervisord_mcp.cli.client import paths, reload_daemon
 from supervisord_mcp.cli.mounts import mount_of
 from supervisord_mcp.cli.output import console
-from supervisord_mcp.cli.parameters import ServerName
+from supervisord_mcp.cli.parameters import ServerName, profile_names
 from supervisord_mcp.errors import UsageError
 
 Settings = Annotated[
@@ -34,6 +34,15 @@ def add(
         typer.Option("--inherit", metavar="NAME", help="A variable that the server gets from the host's environment."),
     ] = None,
     cwd: Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="Its working directory.")] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="PROFILE",
+            help="Rules of isolation; see smcp profile list.",
+            autocompletion=profile_names,
+        ),
+    ] = None,
     scope: Annotated[
         str | None, typer.Option("--scope", metavar="auto|global|project|session", help="Who shares an instance.")
     ] = None,
@@ -59,8 +68,10 @@ def add(
     """
     from supervisord_mcp.config import edit
 
-    given: dict[str, Any] = {"env": dict(map(_pair, env or ())), "inherit": inherit, "cwd": cwd, "scope": scope}
+    given: dict[str, Any] = {"env": dict(map(_pair, env or ())), "inherit": inherit, "cwd": cwd}
     given |= {
+        "profile": profile,
+        "scope": scope,
         "start": start,
         "runtime": runtime,
         "network": network,

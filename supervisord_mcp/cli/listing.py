@@ -32,7 +32,8 @@ def list_servers(as_json: AsJson = False) -> None:
         console().print("no servers are configured; add one with: smcp add NAME -- COMMAND")
         return
     print_table(
-        ("SERVER", "START", "SCOPE", "RUNTIME", "NETWORK", "CATALOGUE", "COMMAND"), [_row(server) for server in servers]
+        ("SERVER", "START", "SCOPE", "RUNTIME", "PROFILE", "NETWORK", "CATALOGUE", "COMMAND"),
+        [_row(server) for server in servers],
     )
 
 
@@ -40,7 +41,7 @@ def _row(server: ServerEntry) -> tuple[str, ...]:
     known = "yes" if server.tools is None else f"{server.tools} tools"
     catalogue = known if server.catalogue else "-"
     command = shlex.join(server.command)
-    return server.name, server.start, server.scope, server.runtime, server.network, catalogue, command
+    return server.name, server.start, server.scope, server.runtime, server.profile, server.network, catalogue, command
 
 
 def _from_files() -> ListResult:
@@ -60,6 +61,7 @@ def _from_files() -> ListResult:
                 start=server.start,
                 scope=server.scope,
                 runtime=server.runtime,
+                profile=server.profile,
                 network=server.network_text,
                 catalogue=known is not None,
                 tools=None if known is None or (tools := known.lists.get("tools/list")) is None else len(tools),

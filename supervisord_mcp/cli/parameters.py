@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from supervisord_mcp.errors import UsageError
+from supervisord_mcp.errors import SmcpError, UsageError
 
 
 def server_names(incomplete: str) -> list[str]:
@@ -17,6 +17,18 @@ def server_names(incomplete: str) -> list[str]:
     from supervisord_mcp.cli.registered import configured_servers
 
     return sorted(name for name in configured_servers(paths()) if name.startswith(incomplete))
+
+
+def profile_names(incomplete: str) -> list[str]:
+    """Given what is typed so far, return the profiles that begin with it."""
+    from supervisord_mcp.cli.client import paths
+    from supervisord_mcp.config.profile_files import names_in, profiles_directory
+
+    try:
+        found = names_in(paths().profiles_dir) | names_in(profiles_directory())
+    except SmcpError:
+        return []
+    return sorted(name for name in found if name.startswith(incomplete))
 
 
 ServerName = Annotated[str, typer.Argument(help="Name of a server.", metavar="NAME", autocompletion=server_names)]

@@ -16,7 +16,7 @@ from supervisord_mcp.errors import UnknownServerError
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import DaemonStatus, InstanceStatus, ServerStatus, StatusResult
 
-_COLUMNS: Final = ("SERVER", "STATE", "PID", "UPTIME", "SESSIONS", "SCOPE", "RESTARTS", "RUNTIME")
+_COLUMNS: Final = ("SERVER", "STATE", "PID", "UPTIME", "SESSIONS", "SCOPE", "RESTARTS", "PROFILE", "RUNTIME")
 
 _DROPPED: Final = {
     "noise": "of noise (no messages)",
@@ -49,9 +49,9 @@ class _Whole(msgspec.Struct):
 def status(name: MaybeServerName = None, as_json: AsJson = False) -> None:
     """Show what runs.
 
-    Of every server: state, pid, uptime, sessions, scope, restarts, runtime, isolation and the last error; of a NAME
-    also its network, mounts and limits. STOPPED is one that is started when a host needs it, unless it says that it
-    was stopped by hand.
+    Of every server: state, pid, uptime, sessions, scope, restarts, profile, runtime, isolation and the last error; of a
+    NAME also its network, mounts and limits. STOPPED is one that is started when a host needs it, unless it says that
+    it was stopped by hand. A plus behind the profile says that the entry grants more; with NAME it is said what.
     """
     with connected() as client:
         raw = client.ask(control.Status())
@@ -105,6 +105,7 @@ def _rows(server: ServerStatus, *, whole: bool) -> Iterator[_Row]:
         str(server.sessions),
         server.scope,
         str(server.restarts),
+        server.profile + ("+" if server.beyond else ""),
         _runtime(server.runtime, (only.isolation if only else "") or server.isolation),
     )
     yield _Row(cells, [*_promises(server, whole=whole), *_notes(only, server.last_error, whole=whole)])
@@ -117,6 +118,7 @@ def _rows(server: ServerStatus, *, whole: bool) -> Iterator[_Row]:
             str(instance.sessions),
             "",
             str(instance.restarts),
+            "",
             _runtime("", instance.isolation),
         )
         error = instance.last_error if instance.last_error != server.last_error else None
@@ -130,6 +132,8 @@ def _promises(server: ServerStatus, *, whole: bool) -> Iterator[str]:
         yield f"stopped by hand{f', except in {but}' if but else ''}; started again with: smcp start {server.name}"
     elif but:
         yield f"stopped by hand in {but}"
+    if whole and server.beyond:
+        yield f"profile {server.profile}, and beyond it by its entry: {', '.join(server.beyond)}"
     if whole and server.network:
         yield f"network {server.network}"
 

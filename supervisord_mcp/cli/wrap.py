@@ -91,7 +91,7 @@ def _take(wish: Wish, option: str, value: str) -> None:
             wish.settings.setdefault("inherit", []).append(value)
         case "--mount":
             wish.settings.setdefault("mounts", []).append(mount_of(value))
-        case "--network" | "--runtime":
+        case "--network" | "--profile" | "--runtime":
             wish.settings[option.removeprefix("--")] = value
         case _:
             raise UsageError(f"wrap has no option {option}", remedy=_USAGE)

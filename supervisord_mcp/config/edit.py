@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from supervisord_mcp.config.document import parse_document
 from supervisord_mcp.config.files import locked, read_file, replace_file
-from supervisord_mcp.config.load import Loaded, config_files, load, parse_document
+from supervisord_mcp.config.load import Loaded, config_files, load
 from supervisord_mcp.config.naming import wrapped_name
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.rewrite import cut_server, put_server
@@ -104,7 +105,8 @@ def _wrapped_entry(
             table: dict[str, Any] = dict(
                 parse_document(paths.wrapped_file, read_file(paths.wrapped_file)).data["servers"][name]
             )
-            table["inherit"] = list(dict.fromkeys([*server.inherit, *settings.get("inherit", ())]))
+            # Its own words: what its profile passes on is not to be written down here.
+            table["inherit"] = list(dict.fromkeys([*table.get("inherit", ()), *settings.get("inherit", ())]))
             return name, table
     base, number = wrapped_name(command), 1
     name = base

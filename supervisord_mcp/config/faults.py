@@ -46,14 +46,15 @@ _BOUNDS = {
 }
 
 
-def faults(error: ValidationError) -> list[tuple[KeyPath, str]]:
-    """Return the key and the message of every fault that validating a `Config` found."""
+def faults(error: ValidationError, root: type[BaseModel] = Config) -> list[tuple[KeyPath, str]]:
+    """Return the key and the message of every fault that validating a model found; ``root`` is the model."""
     found = error.errors(include_url=False)
     # A misspelt key is one fault, not an unknown and a missing one.
-    meant = {
-        (*_path(details)[:-1], _nearest(_path(details))) for details in found if details["type"] == "extra_forbidden"
-    }
-    return [_fault(details) for details in found if not (details["type"] == "missing" and _path(details) in meant)]
+    unknown = [_path(details) for details in found if details["type"] == "extra_forbidden"]
+    meant = {(*path[:-1], _nearest(root, path)) for path in unknown}
+    return [
+        _fault(root, details) for details in found if not (details["type"] == "missing" and _path(details) in meant)
+    ]
 
 
 def inner(annotation: Any) -> Any:
@@ -75,23 +76,23 @@ def _path(details: ErrorDetails) -> KeyPath:
     return tuple(key for key in details["loc"] if key not in (WORD, TABLE))
 
 
-def _fault(details: ErrorDetails) -> tuple[KeyPath, str]:
+def _fault(root: type[BaseModel], details: ErrorDetails) -> tuple[KeyPath, str]:
     path = _path(details)
     if path and path[-1] == "[key]":
         path = path[:-1]
-    return path, _message(details, path)
+    return path, _message(root, details, path)
 
 
-def _message(details: ErrorDetails, path: KeyPath) -> str:
+def _message(root: type[BaseModel], details: ErrorDetails, path: KeyPath) -> str:
     kind, context, value = details["type"], details.get("ctx", {}), details["input"]
     if kind == "extra_forbidden":
-        return _unknown(path)
+        return _unknown(root, path)
     if kind == "missing":
         return f"the key '{path[-1]}' is required"
     if kind == "value_error":
         return str(context["error"])
     if kind == "literal_error":
-        return _not_one_of(path, value)
+        return _not_one_of(root, path, value)
     if kind in _EXPECTED:
         hint = "; write it in quotes" if kind == "string_type" and isinstance(value, bool | int | float) else ""
         return f"must be {_EXPECTED[kind]}, not {_type_name(value)}{hint}"
@@ -103,23 +104,24 @@ def _message(details: ErrorDetails, path: KeyPath) -> str:
     return details["msg"]
 
 
-def _unknown(path: KeyPath) -> str:
+def _unknown(root: type[BaseModel], path: KeyPath) -> str:
     key = str(path[-1])
-    if elsewhere := _tables_with(key):
+    if root is Config and (elsewhere := _tables_with(key)):
         return f"unknown key '{key}' here; it belongs to {elsewhere}"
-    if near := _nearest(path):
+    if near := _nearest(root, path):
         return f"unknown key '{key}'; did you mean '{near}'?"
-    return f"unknown key '{key}'; known here: {', '.join(_model_at(path[:-1]).model_fields)}"
+    return f"unknown key '{key}'; known here: {', '.join(_model_at(root, path[:-1]).model_fields)}"
 
 
-def _nearest(path: KeyPath) -> str:
+def _nearest(root: type[BaseModel], path: KeyPath) -> str:
     """Return the known key that looks most like an unknown one; empty if none does."""
-    known, word = _model_at(path[:-1]).model_fields, str(path[-1]).lower().replace("-", "_")
+    known, word = _model_at(root, path[:-1]).model_fields, str(path[-1]).lower().replace("-", "_")
     return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=_SIMILAR)), "")
 
 
-def _not_one_of(path: KeyPath, value: object) -> str:
-    choices = get_args(inner(_model_at(path[:-1]).model_fields[str(path[-1])].annotation))
+def _not_one_of(root: type[BaseModel], path: KeyPath, value: object) -> str:
+    key = path[:-1] if isinstance(path[-1], int) else path  # of a list, the list
+    choices = get_args(inner(_model_at(root, key[:-1]).model_fields[str(key[-1])].annotation))
     expected = " or ".join(f'"{choice}"' for choice in choices)
     if not isinstance(value, str):
         return f"must be {expected}, not {_type_name(value)}"
@@ -127,9 +129,9 @@ def _not_one_of(path: KeyPath, value: object) -> str:
     return f"must be {expected}" + (f'; did you mean "{near[0]}"?' if near else "")
 
 
-def _model_at(path: KeyPath) -> type[BaseModel]:
+def _model_at(root: type[BaseModel], path: KeyPath) -> type[BaseModel]:
     """Return the model of the table at a path."""
-    model: type[BaseModel] = Config
+    model = root
     keys = iter(path)
     for key in keys:
         annotation = model.model_fields[str(key)].annotation
@@ -142,7 +144,7 @@ def _model_at(path: KeyPath) -> type[BaseModel]:
 
 def _tables_with(key: str) -> str:
     """Return the tables that have a key, as a person writes them; empty if none has it."""
-    tables: dict[str, type[BaseModel]] = {"[daemon]": _model_at(("daemon",)), "[servers.NAME]": ServerConfig}
+    tables: dict[str, type[BaseModel]] = {"[daemon]": _model_at(Config, ("daemon",)), "[servers.NAME]": ServerConfig}
     for name, field in ServerConfig.model_fields.items():
         found = inner(field.annotation)
         if isinstance(found, type) and issubclass(found, BaseModel):

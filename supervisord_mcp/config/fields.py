@@ -38,7 +38,7 @@ from supervisord_mcp.config.values import (
 from supervisord_mcp.config.variables import PROJECT, names, parse
 from supervisord_mcp.egress.rules import parse_rule
 
-#: What a server may be called: safe as a file name, as a word of a command line and as a key of a host's file.
+#: What servers and profiles may be called: safe as a file name, as a word of a command line, as a key of a host's file.
 SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 #: The words for a network.
@@ -49,6 +49,7 @@ WORD, TABLE = "=word", "=table"
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 #: The runtime marks every process of a tree with this variable to find it again, so nobody else may set it.
 _RESERVED = "SMCP_INSTANCE"
+_CALL = re.compile(r"[a-z_][a-z0-9_]*(\([A-Z0-9_]+\))?", re.ASCII)
 _DURATION_TEXT = r"^[0-9]+(\.[0-9]+)? ?(ms|s|m|h|d)?$"
 _SIZE_TEXT = r"^[0-9]+ ?[KMGT]?$"
 
@@ -104,6 +105,22 @@ def check_server_name(name: str) -> str:
         raise ValueError(
             "the name of a server has 1 to 64 letters, digits, '.', '_' or '-', and begins with a letter or digit"
         )
+    return name
+
+
+def check_profile_name(name: str) -> str:
+    """Return the name. Raise `ValueError` if no profile may have it."""
+    if not SERVER_NAME.fullmatch(name):
+        raise ValueError(
+            "the name of a profile has 1 to 64 letters, digits, '.', '_' or '-', and begins with a letter or digit"
+        )
+    return name
+
+
+def check_call(name: str) -> str:
+    """Return the name of a system call, or of a part of one. Raise `ValueError` if it cannot be any."""
+    if not _CALL.fullmatch(name):
+        raise ValueError(f"{name[:40]!r} is no name of a system call; write it as its manual page does, like ptrace")
     return name
 
 
@@ -221,6 +238,10 @@ SearchDirectory = Annotated[str, AfterValidator(check_search_directory)]
 ServerName = Annotated[
     str, AfterValidator(check_server_name), Field(json_schema_extra={"pattern": f"^{SERVER_NAME.pattern}$"})
 ]
+ProfileName = Annotated[
+    str, AfterValidator(check_profile_name), Field(json_schema_extra={"pattern": f"^{SERVER_NAME.pattern}$"})
+]
+Call = Annotated[str, AfterValidator(check_call), Field(json_schema_extra={"pattern": f"^{_CALL.pattern}$"})]
 VariableName = Annotated[
     str, AfterValidator(check_variable_name), Field(json_schema_extra={"pattern": f"^{_VARIABLE_NAME.pattern}$"})
 ]

@@ -2,38 +2,30 @@
 
 ``config.toml`` comes first, then ``conf.d/*.toml`` in the order of their names. ``[daemon]`` is allowed in
 ``config.toml`` only, so that no second file can change the daemon unseen; every server is defined once. A file that
-does not exist is an empty one; a file that exists and cannot be read is a fault.
+does not exist is an empty one; a file that exists and cannot be read is a fault. What comes out has the servers as they
+apply, each under its profile: a change of a profile is a change of the servers that use it, and of no other.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from pydantic import ValidationError
 
+from supervisord_mcp.config.document import Document, Origin, read_document
 from supervisord_mcp.config.faults import faults
-from supervisord_mcp.config.files import link_directories, read_file
-from supervisord_mcp.config.models import Config, DaemonConfig
+from supervisord_mcp.config.files import link_directories
+from supervisord_mcp.config.granting import Granted, granted
+from supervisord_mcp.config.models import Config, DaemonConfig, ServerConfig
 from supervisord_mcp.config.paths import Paths
-from supervisord_mcp.config.source import KeyPath, key_lines, line_of, nearest_line, scan, written
-from supervisord_mcp.errors import ConfigError, Problem
-
-_POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a server is defined."""
-
-    file: Path
-    line: int | None
+from supervisord_mcp.config.profile_files import profile_directories
+from supervisord_mcp.config.profiles import Profiles, find_profiles
+from supervisord_mcp.config.source import KeyPath
+from supervisord_mcp.errors import ConfigError, Problem, SmcpError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +38,13 @@ class Loaded:
     origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One file that TOML accepts: what it says, and in which line each key stands."""
-
-    file: Path
-    data: Mapping[str, Any]
-    lines: dict[KeyPath, int]
-
-    @property
-    def servers(self) -> tuple[str, ...]:
-        """The names of the servers in the file, those with faults too."""
-        table = self.data.get("servers")
-        return tuple(table) if isinstance(table, dict) else ()
-
-    def origin(self, name: str) -> Origin:
-        """Return where the file defines a server."""
-        return Origin(self.file, nearest_line(self.lines, ("servers", name)))
-
-    def problem(self, path: KeyPath, message: str) -> Problem:
-        """Return a fault placed at a key, or at the closest table around it."""
-        return Problem(str(self.file), nearest_line(self.lines, path), written(path), message)
-
-
 @dataclass(slots=True)
 class _Part:
     """What one file adds; without a config where the file has faults."""
 
     document: Document
     config: Config | None = None
+    servers: dict[str, Granted] = field(default_factory=dict)
 
 
 def load(paths: Paths, overlay: Mapping[Path, bytes] | None = None) -> Loaded:
@@ -87,17 +57,15 @@ def load(paths: Paths, overlay: Mapping[Path, bytes] | None = None) -> Loaded:
     parts: list[_Part] = []
     for file in config_files(paths, overlay, problems):
         found: list[Problem] = []
-        document = _read(file, overlay.get(file), found)
+        document = read_document(file, overlay.get(file), found)
         if document is not None:
             parts.append(_check(document, file == paths.config_file, parts, found))
         problems += sorted(found, key=lambda problem: problem.line or 0)
+    problems += _grant(parts, paths)
     if problems:
         raise ConfigError(tuple(problems))
     return Loaded(
-        _join(parts),
-        tuple(part.document.file for part in parts),
-        watched_directories(paths),
-        MappingProxyType({name: part.document.origin(name) for part in parts for name in part.document.servers}),
+        _join(parts), tuple(part.document.file for part in parts), watched_directories(paths), _origins(parts)
     )
 
 
@@ -105,7 +73,8 @@ def watched_directories(paths: Paths) -> tuple[Path, ...]:
     """Return every directory in which a change can change the configuration, a broken configuration too."""
     files = config_files(paths, {}, [])
     places = [*files, paths.config_file, paths.conf_dir / "any.toml"]
-    return tuple(dict.fromkeys(directory for place in places for directory in link_directories(place)))
+    found = (directory for place in places for directory in link_directories(place))
+    return tuple(dict.fromkeys((*found, *profile_directories(paths))))
 
 
 def config_files(paths: Paths, overlay: Mapping[Path, bytes], problems: list[Problem]) -> list[Path]:
@@ -119,71 +88,6 @@ def config_files(paths: Paths, overlay: Mapping[Path, bytes], problems: list[Pro
         problems.append(Problem(str(paths.conf_dir), None, "", f"cannot be read: {error.strerror}"))
     names = sorted(name for name in found if name.endswith(".toml") and not name.startswith("."))
     return [paths.config_file, *(paths.conf_dir / name for name in names)]
-
-
-def parse_document(file: Path, content: bytes) -> Document:
-    """Return what a file says. Raise `ConfigError` if it is not UTF-8 or not TOML."""
-    text = decode(file, content)
-    try:
-        data = tomllib.loads(text)
-    except RecursionError:
-        raise ConfigError((Problem(str(file), None, "", "values are nested too deeply"),)) from None
-    except ValueError as error:
-        raise ConfigError((_syntax_problem(file, text, str(error)),)) from None
-    return Document(file, data, key_lines(text))
-
-
-def decode(file: Path, content: bytes) -> str:
-    """Return the text of a file without byte order mark. Raise `ConfigError` if it is not UTF-8."""
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-            message, line = "the file is UTF-16; save it as UTF-8", 1
-        else:
-            message, line = "not valid UTF-8; save the file as UTF-8", content.count(b"\n", 0, error.start) + 1
-        raise ConfigError((Problem(str(file), line, "", message),)) from None
-
-
-def _read(file: Path, content: bytes | None, problems: list[Problem]) -> Document | None:
-    try:
-        return parse_document(file, read_file(file) if content is None else content)
-    except FileNotFoundError:
-        if file.is_symlink():
-            message = f"the link leads to {os.readlink(file)}, which does not exist"
-            problems.append(Problem(str(file), None, "", message))
-    except OSError as error:
-        problems.append(Problem(str(file), None, "", f"cannot be read: {error.strerror}"))
-    except ConfigError as error:
-        problems.extend(error.problems)
-    return None
-
-
-def _syntax_problem(file: Path, text: str, message: str) -> Problem:
-    """Given the words of the TOML library, return them with their place; a double key gets the place of the first."""
-    place = _POSITION.search(message)
-    if place is None:
-        return Problem(str(file), None, "", f"not valid TOML: {message.partition(':')[0]}")
-    line = int(place[1] or line_of(text, len(text)))
-    if twice := _defined_twice(text, line):
-        path, first, second = twice
-        return Problem(str(file), second, written(path), f"defined twice; first in line {first}")
-    where = f"column {place[2]}" if place[2] else "end of file"
-    what = message[: place.start()]
-    return Problem(str(file), line, "", f"not valid TOML, {where}: {what[:1].lower()}{what[1:]}")
-
-
-def _defined_twice(text: str, line: int) -> tuple[KeyPath, int, int] | None:
-    """Return a key that is defined a second time before or in a line, with both lines. No valid text has one."""
-    first: dict[KeyPath, int] = {}
-    for entry in scan(text):
-        here = line_of(text, entry.start)
-        if here > line:
-            break
-        if entry.path in first:
-            return entry.path, first[entry.path], here
-        first[entry.path] = here
-    return None
 
 
 def _check(document: Document, main: bool, earlier: list[_Part], problems: list[Problem]) -> _Part:
@@ -203,8 +107,47 @@ def _check(document: Document, main: bool, earlier: list[_Part], problems: list[
     return part
 
 
+def _grant(parts: list[_Part], paths: Paths) -> list[Problem]:
+    """Put every server under its profile; return what is wrong, a fault of a profile only once."""
+    wanted = [(part, name, server) for part in parts if part.config for name, server in part.config.servers.items()]
+    if not wanted:
+        return []
+    try:
+        profiles = find_profiles(paths)
+    except SmcpError as error:
+        return [Problem(str(paths.profiles_dir), None, "", error.message)]
+    problems: dict[Problem, None] = {}
+    for part, name, server in wanted:
+        try:
+            part.servers[name] = _granted(part.document, name, server, profiles)
+        except ConfigError as error:
+            problems |= dict.fromkeys(error.problems)
+    return list(problems)
+
+
+def _granted(document: Document, name: str, server: ServerConfig, profiles: Profiles) -> Granted:
+    def place(path: KeyPath, message: str) -> Problem:
+        return document.problem(("servers", name, *path), message)
+
+    try:
+        effective = profiles.effective(server.profile)
+    except UsageError as error:
+        raise ConfigError((place(("profile",), error.message),)) from None
+    return granted(name, server, effective, place)
+
+
+def _origins(parts: list[_Part]) -> Mapping[str, Origin]:
+    return MappingProxyType(
+        {
+            name: replace(part.document.origin(name), beyond=server.beyond)
+            for part in parts
+            for name, server in part.servers.items()
+        }
+    )
+
+
 def _join(parts: list[_Part]) -> Config:
-    servers = {name: server for part in parts if part.config for name, server in part.config.servers.items()}
+    servers = {name: server.config for part in parts for name, server in part.servers.items()}
     daemon = next(
         (part.config.daemon for part in parts if part.config and "daemon" in part.document.data), DaemonConfig()
     )

@@ -26,6 +26,7 @@ from supervisord_mcp.config.fields import (
     NETWORKS,
     TABLE,
     WORD,
+    Call,
     Command,
     CountBound,
     CpuBound,
@@ -35,6 +36,7 @@ from supervisord_mcp.config.fields import (
     Kind,
     Limit,
     PathText,
+    ProfileName,
     SearchDirectory,
     ServerName,
     Size,
@@ -59,6 +61,7 @@ Callbacks = Literal["off", "on", "serialized", "cookie", "exclusive"]
 Restart = Literal["always", "on-failure", "never"]
 RuntimeName = Literal["bwrap", "landlock", "bare"]
 Access = Literal["ro", "rw"]
+Family = Literal["inet", "inet6", "netlink-route"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -76,6 +79,7 @@ class Mount(Table):
         examples=["${project}"],
     )
     access: Access = Field(default="ro", description="`ro`: read only. `rw`: read and write.")
+    optional: StrictBool = Field(default=False, description="Whether it is left out where there is no such file.")
 
 
 class Reach(Table):
@@ -107,6 +111,13 @@ Network = Annotated[
     Discriminator(form_of),
     Kind(", ".join(f'`"{word}"`' for word in NETWORKS) + " or a table"),
 ]
+
+
+def network_text(network: Reach | str) -> str:
+    """Return what is reached, as a person reads it."""
+    if isinstance(network, str):
+        return network
+    return ", ".join(network.allow) + (" (private too)" if network.private else "")
 
 
 class Budget(Table):
@@ -162,6 +173,33 @@ class Limits(Table):
     home: SizeBound = Field(default=256 << 20, description="Size of the private home directory of a sandbox.")
 
 
+class SystemCalls(Table):
+    """What a sandboxed server may ask of the kernel, beside the system calls that all programs need."""
+
+    families: Annotated[tuple[Family, ...], Kind('list of `"inet"`, `"inet6"`, `"netlink-route"`')] = Field(
+        default=("inet", "inet6", "netlink-route"),
+        description="Kinds of sockets it may make, to reach what `network` says; without any it has no network at all.",
+    )
+    unix: StrictBool = Field(
+        default=False,
+        description="Unix sockets with a name, in its own files. A pair of connected ones is allowed to every server.",
+    )
+    userns: StrictBool = Field(
+        default=False, description="Namespaces of its own, for a server that puts its parts into sandboxes."
+    )
+    ptrace: StrictBool = Field(default=False, description="What debuggers need, for processes of the same sandbox.")
+    deny: Annotated[tuple[Call, ...], Kind("list of system calls")] = Field(
+        default=(),
+        description="System calls that are refused as well, or `prctl(PR_SET_MM)`.",
+        examples=[["memfd_create"]],
+    )
+    audit: StrictBool = Field(
+        default=False,
+        description="Whether `smcp logs NAME` names each system call that is refused, and each file that is looked for"
+        " and not shown; that takes some time.",
+    )
+
+
 class ServerConfig(Table):
     """One MCP server: the command that runs it, who shares it, and what it may reach."""
 
@@ -185,6 +223,17 @@ class ServerConfig(Table):
         default=(),
         description="Variables taken from the host's environment, else from the daemon's; unset ones are left out.",
         examples=[["HTTPS_PROXY"]],
+    )
+    profile: ProfileName = Field(
+        default="default",
+        description="Named rules of isolation (see `smcp profile list`). What the entry itself says comes"
+        " on top: `mounts`, `env` and `inherit` are added, `limits` and `seccomp` count key by key; `network`,"
+        " `runtime` and `scope` replace those of the profile.",
+    )
+    confirm: Annotated[ProfileName | None, Kind("name")] = Field(
+        default=None,
+        description="The name of the profile again, where the profile asks for that because it gives so much.",
+        examples=["docker-socket"],
     )
     scope: Scope = Field(
         default="auto",
@@ -241,12 +290,17 @@ class ServerConfig(Table):
     mounts: tuple[Mount, ...] = Field(
         default=(),
         description="Files and directories that the sandbox shows to the server.",
-        examples=[[{"path": "${project}", "access": "rw"}]],
+        examples=[[{"path": "${project}", "access": "rw"}, {"path": "~/.config/thing", "optional": True}]],
     )
     limits: Limits = Field(
         default=Limits(),
         description="What the server may use at most.",
         examples=[{"memory": "512M", "pids": 64, "cpu": 1.0}],
+    )
+    seccomp: SystemCalls = Field(
+        default=SystemCalls(),
+        description="What the server may ask of the kernel.",
+        examples=[{"unix": True}],
     )
     log: Log = Field(default=Log(), description="The file that holds what the server writes to stderr.")
 
@@ -268,9 +322,7 @@ class ServerConfig(Table):
     @property
     def network_text(self) -> str:
         """What the server reaches, as a person reads it."""
-        if isinstance(self.network, str):
-            return self.network
-        return ", ".join(self.network.allow) + (" (private too)" if self.network.private else "")
+        return network_text(self.network)
 
     @property
     def uses_project(self) -> bool:
@@ -303,6 +355,10 @@ class ServerConfig(Table):
             raise ValueError(
                 'runtime "landlock" gives no network or all of it; use "bwrap", or network = "none" or "host"'
             )
+        if self.runtime != "bare" and self.network != "none" and not {"inet", "inet6"} & set(self.seccomp.families):
+            raise ValueError(
+                'network reaches nothing without sockets; allow them: seccomp = { families = ["inet", "inet6"] }'
+            )
         return self
 
     @model_validator(mode="after")
@@ -326,6 +382,9 @@ class DaemonConfig(Table):
     )
     max_message: Size = Field(
         default=64 << 20, ge=1024, description="The longest message that passes; a longer one costs one error."
+    )
+    write_timeout: Duration = Field(
+        default=30.0, gt=0, description="How long a server may leave its stdin unread before it is ended."
     )
     client_buffer: Size = Field(
         default=4 << 20, ge=1024, description="How much may wait for a host that does not read; more is lost."

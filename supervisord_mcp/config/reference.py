@@ -24,8 +24,10 @@ from supervisord_mcp.config.models import (
     Mount,
     Reach,
     ServerConfig,
+    SystemCalls,
     Table,
 )
+from supervisord_mcp.config.profile import Profile
 from supervisord_mcp.config.variables import Reference, parse
 
 #: What is shown instead of a value that could be a secret.
@@ -48,8 +50,10 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("[servers.NAME.budget]", Budget),
     ("[servers.NAME.backoff]", Backoff),
     ("[servers.NAME.limits]", Limits),
+    ("[servers.NAME.seccomp]", SystemCalls),
     ("[servers.NAME.log]", Log),
 )
+_OWN_FILES: tuple[tuple[str, type[Table]], ...] = (("profiles/NAME.toml", Profile),)
 
 
 def sample() -> str:
@@ -80,7 +84,7 @@ def schema() -> dict[str, Any]:
 def reference() -> str:
     """Return the settings as Markdown, one table for each table of the configuration."""
     blocks = []
-    for title, model in _SECTIONS:
+    for title, model in (*_SECTIONS, *_OWN_FILES):
         heading = re.sub(r"(\[[^]]*\])", r"`\1`", title)
         rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
         rows += [_row(key, field, _defaults(model)) for key, field in model.model_fields.items()]
@@ -129,6 +133,7 @@ def _defaults(model: type[Table]) -> dict[str, Any]:
         ServerConfig: _example(),
         Mount: Mount(path="/"),
         Reach: Reach(allow=("internet",)),
+        Profile: Profile(description="x"),
     }
     values = (whole[model] if model in whole else model()).model_dump(mode="json")
     return {key: values[key] for key, field in model.model_fields.items() if not field.is_required()}

@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from supervisord_mcp.config.load import Origin
+from supervisord_mcp.config.document import Origin
 from supervisord_mcp.config.models import Access, ServerConfig
 from supervisord_mcp.config.variables import PROJECT, Reference, Variables, expand
 from supervisord_mcp.errors import ConfigError, Problem

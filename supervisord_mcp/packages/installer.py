@@ -83,11 +83,14 @@ class Packages:
                 if not self._is_fresh(shelf, request):
                     await self._renew(shelf, request, around)
         shelf.note_use(self._clock())
-        place = shelf.current()
-        if place is None:
+        found = _found(shelf, request, around)
+        if found is None:
             raise LaunchError(f"{request.shown} disappeared from {self._folder} while it was installed")
-        argv = steps.outcome(request, place, around.find)
-        return Installed(argv, str(place), steps.binaries(request, place))
+        return found
+
+    def installed(self, request: Request, around: Surroundings) -> Installed | None:
+        """Return what is run for a request as long as nothing is installed anew, or None where nothing is there."""
+        return _found(Shelf(self._folder / _digest(request, around.find)), request, around)
 
     def _is_fresh(self, shelf: Shelf, request: Request) -> bool:
         if shelf.current() is None:
@@ -210,6 +213,14 @@ async def _follow(descriptor: int, lines: deque[str], progress: Callable[[str], 
         rest = rest[-_LINE_LENGTH:]
         if not part:
             return
+
+
+def _found(shelf: Shelf, request: Request, around: Surroundings) -> Installed | None:
+    place = shelf.current()
+    if place is None:
+        return None
+    argv = steps.outcome(request, place, around.find)
+    return Installed(argv, str(place), steps.binaries(request, place))
 
 
 def _digest(request: Request, find: steps.Find) -> str:

@@ -36,7 +36,8 @@ class Resolved:
     """What a child is started with, after every variable was expanded; equal values may share a child.
 
     ``network`` is a word, or rules in the order in which they are tried. ``mounts`` are (path, target, access) in the
-    order they are made, since a later one can hide an earlier one.
+    order they are made, since a later one can hide an earlier one. ``seccomp`` are the words of the policy for system
+    calls, ``profile`` is the name of the rules that the rest comes from.
     ``capabilities`` is the normalized profile of what hosts declared, empty while callbacks are off.
     """
 
@@ -48,6 +49,8 @@ class Resolved:
     mounts: tuple[tuple[str, str, str], ...]
     limits: tuple[tuple[str, float | None], ...] = ()
     as_root: bool = False
+    profile: str = ""
+    seccomp: tuple[str, ...] = ()
     era: str = "legacy"
     capabilities: str = ""
 
@@ -127,6 +130,8 @@ def digest(resolved: Resolved) -> str:
         resolved.capabilities,
         list(map(list, resolved.limits)),
         resolved.as_root,
+        resolved.profile,
+        list(resolved.seccomp),
     ]
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

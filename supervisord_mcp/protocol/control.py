@@ -216,8 +216,9 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One configured server: its promises, the sum of its instances, and the instances themselves.
 
-    ``held`` is whether a person stopped it, so that no host starts it; in the projects of ``held_except`` the opposite
-    is true. A server that is STOPPED and not held is started when a host needs it.
+    ``beyond`` are the keys with which its entry grants more than its profile. ``held`` is whether a person stopped it,
+    so that no host starts it; in the projects of ``held_except`` the opposite is true. A server that is STOPPED and not
+    held is started when a host needs it.
     """
 
     name: str
@@ -225,6 +226,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ""
     runtime: str = ""
     isolation: str = ""
+    profile: str = ""
+    beyond: tuple[str, ...] = ()
     network: str = ""
     start: str = ""
     held: bool = False
@@ -259,6 +262,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     start: str = ""
     scope: str = ""
     runtime: str = ""
+    profile: str = ""
     network: str = ""
     catalogue: bool = False
     tools: int | None = None

@@ -17,9 +17,10 @@ import os
 import platform
 import select
 import struct
+import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from supervisord_mcp.runtimes import seccomp, syscalls
@@ -35,6 +36,15 @@ _REPLY = struct.Struct("=QqiI")
 _CONTINUE = 1
 _ERRNO, _ERRNO_MASK = 0x00050000, 0xFFFF0000
 _LOOK_EVERY_MS = 500
+#: What every sandbox has of its own, so that nothing of the machine is missed there.
+_OWN = (
+    *("/proc", "/dev", "/sys", "/tmp", "/run", "/home/mcp"),
+    *(f"/etc/{name}" for name in ("hosts", "passwd", "group", "nsswitch.conf", "resolv.conf", "localtime")),
+)
+_LONGEST = 4096
+#: The documented switch of `subprocess` against the use of vfork.
+_VFORK = "_USE_VFORK"
+_MOST_MISSED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +57,20 @@ class Denial:
     count: int
 
 
-Report = Callable[[Denial], None]
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A file of the machine that a server looked for and that its sandbox does not show, and whether it would write."""
+
+    server: str
+    path: str
+    writes: bool
 
 
-def ignore(denial: Denial) -> None:
+Notice = Denial | Missed
+Report = Callable[[Notice], None]
+
+
+def ignore(notice: Notice) -> None:
     """Tell nobody."""
 
 
@@ -77,24 +97,34 @@ def install(program: bytes, *, listen: bool = False) -> int:
 
 
 class Auditor:
-    """Answers for the filter of one child. Made in the event loop, where ``report`` is called; a `Companion`."""
+    """Answers for the filter of one child. Made in the event loop, where ``report`` is called; a `Companion`.
 
-    def __init__(self, server: str, policy: seccomp.Policy, report: Report) -> None:
+    Its thread begins with it: one that began inside of a `passage` would stay there.
+    """
+
+    def __init__(self, server: str, policy: seccomp.Policy, report: Report, shown: Iterable[str] = ()) -> None:
+        """``shown`` are the paths of the machine that the server may read or more: what lies below was not missed."""
         self._server = server
         self._architecture = syscalls.native()
         self._program = seccomp.program(policy)
         self._table = seccomp.table(policy, self._architecture)
         self._report = report
+        numbers = self._architecture.numbers
+        self._opening = {numbers[name]: places for name, places in seccomp.OPENING.items() if name in numbers}
+        self._shown = tuple(f"{path.rstrip('/')}/" for path in (*shown, *_OWN))
+        self._missed: set[tuple[str, bool]] = set()
         self._counts: Counter[str] = Counter()
         self._loop = asyncio.get_running_loop()
         self._listener = -1
         self._enforcing = False
         self._closing = threading.Event()
-        self._over = threading.Event()
+        self._installed, self._over = threading.Event(), threading.Event()
+        threading.Thread(target=self._listen, name="audit", daemon=True).start()
 
     def install(self) -> None:
         """Filter this thread and what it starts, and listen. Raise `OSError`."""
         self._listener = install(self._program, listen=True)
+        self._installed.set()
 
     def enforce(self) -> None:
         """From now on refuse what the policy refuses: the next thing that runs is the server."""
@@ -110,11 +140,16 @@ class Auditor:
         if self._listener >= 0:
             await asyncio.to_thread(self._over.wait, 2 * _LOOK_EVERY_MS / 1000)
 
-    def listen(self) -> None:
-        """Answer until nobody can ask any more, in the thread that was filtered and started the child.
+    def stay(self) -> None:
+        """Wait for the end, in the thread that started the child: a sandbox dies with that."""
+        self._over.wait()
 
-        A thread, for the kernel may let the one that receives wait, if who asked was killed meanwhile.
-        """
+    def _listen(self) -> None:
+        # A thread, for the kernel may let the one that receives wait, if who asked was killed meanwhile; and not the
+        # one that is filtered, which would ask itself.
+        while not self._installed.wait(_LOOK_EVERY_MS / 1000):
+            if self._closing.is_set():
+                return
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
         try:
@@ -134,8 +169,13 @@ class Auditor:
             fcntl.ioctl(self._listener, _RECEIVE, question)
         except OSError:
             return  # who asked is gone
-        identity, _, _, number, _, _, *arguments = _QUESTION.unpack(question)
-        code = self._judge(number, arguments) if self._enforcing else 0
+        identity, pid, _, number, _, _, *arguments = _QUESTION.unpack(question)
+        if number in self._opening:
+            code = 0
+            if self._enforcing:
+                self._look(pid, number, arguments)
+        else:
+            code = self._judge(number, arguments) if self._enforcing else 0
         reply = (identity, 0, -code, 0) if code else (identity, 0, 0, _CONTINUE)
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._listener, _SEND, bytearray(_REPLY.pack(*reply)))
@@ -150,19 +190,63 @@ class Auditor:
                 call += f" (argument {decision.argument + 1}: {arguments[decision.argument] & 0xFFFFFFFF:#x})"
             self._counts[call] += 1
             if worth_telling(self._counts[call]):
-                denial = Denial(self._server, call, errno.errorcode.get(code, str(code)), self._counts[call])
-                with contextlib.suppress(RuntimeError):  # the loop is closed
-                    self._loop.call_soon_threadsafe(self._report, denial)
+                self._tell(Denial(self._server, call, errno.errorcode.get(code, str(code)), self._counts[call]))
         return code
+
+    def _look(self, pid: int, number: int, arguments: Sequence[int]) -> None:
+        """Note a file that is there on the machine and not in the sandbox.
+
+        The name may be another one by the time that the kernel reads it. That is of no use to anybody: nothing is
+        allowed because of what is seen here.
+        """
+        name, flags = self._opening[number]
+        path = _text(pid, arguments[name])
+        if not path.startswith("/") or path.startswith(self._shown) or f"{path}/" in self._shown:
+            return
+        writes = arguments[flags] & os.O_ACCMODE != os.O_RDONLY
+        there = os.path.exists(path) or (writes and os.path.isdir(os.path.dirname(path)))
+        if there and (path, writes) not in self._missed and len(self._missed) < _MOST_MISSED:
+            self._missed.add((path, writes))
+            self._tell(Missed(self._server, path, writes))
+
+    def _tell(self, notice: Notice) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._report, notice)
+
+
+def _text(pid: int, address: int) -> str:
+    """Return the text at an address of another process, as far as it can be read."""
+    try:
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            # A page at a time: the next one may not be there.
+            first = _LONGEST - address % _LONGEST
+            content = os.pread(memory.fileno(), first, address)
+            if b"\0" not in content:
+                with contextlib.suppress(OSError):
+                    content += os.pread(memory.fileno(), _LONGEST, address + first)
+    except (OSError, OverflowError):
+        return ""
+    return os.fsdecode(content.partition(b"\0")[0])
 
 
 def spawn_audited(program: Program, auditor: Auditor) -> Spawned:
     """Start a program whose calls an auditor answers for. Raise as `spawn` does, and `OSError` without a filter."""
+
+    def confine() -> None:
+        if program.confine is not None:
+            program.confine()
+        auditor.install()
+
+    # A parent that waits for a vfork holds the interpreter's lock, and nobody could answer what its child asks for.
+    before = getattr(subprocess, _VFORK)
+    setattr(subprocess, _VFORK, False)
     try:
-        return spawn(replace(program, confine=auditor.install, afterwards=auditor.listen))
+        return spawn(replace(program, confine=confine, afterwards=auditor.stay))
     except BaseException:
         auditor.close()
         raise
+    finally:
+        setattr(subprocess, _VFORK, before)
 
 
 def error_of(answer: Answer) -> int:

@@ -18,6 +18,7 @@ from supervisord_mcp.runtimes.handover import EXACT_GATE, GATE, pass_gate
 from supervisord_mcp.runtimes.limits import Available
 from supervisord_mcp.runtimes.process import Program, check_program, spawn
 from supervisord_mcp.runtimes.restraint import Restraint, means
+from supervisord_mcp.runtimes.seccomp import Policy
 from supervisord_mcp.runtimes.shown import environment_words
 
 _START_SECONDS = 20.0
@@ -43,6 +44,10 @@ class BareRuntime(Runtime):
         words = ["env", "-i", *environment_words(spec.env), *map(shlex.quote, spec.argv)]
         line = " ".join(words)
         return line if spec.cwd is None else f"cd {shlex.quote(spec.cwd)} && {line}"
+
+    def policy(self, spec: LaunchSpec) -> Policy | None:
+        """Return None: nothing is filtered."""
+        return None
 
     def available(self) -> Available:
         """Return the means for limits that there are without a sandbox."""

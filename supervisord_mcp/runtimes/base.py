@@ -148,6 +148,14 @@ class Runtime(ABC):
     def explain(self, spec: LaunchSpec) -> str:
         """Return a command line that a person can paste to start the same child; secrets are not in it."""
 
+    def policy(self, spec: LaunchSpec) -> Policy | None:
+        """Return which system calls a child may make, or None where they are not filtered."""
+        return spec.seccomp
+
+    def uncovered(self, spec: LaunchSpec) -> tuple[str, ...]:
+        """Return what a reduced isolation does not hold a child back from, a line each, as a person reads it."""
+        return ()
+
     def enforced(self, limits: Limits) -> tuple[str, ...]:
         """Return what would enforce each limit of a child, as a person reads it. Raise `IsolationError` as `launch`."""
         return plan(limits, self.available()).report

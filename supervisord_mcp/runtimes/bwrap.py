@@ -24,7 +24,7 @@ import anyio
 
 from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError, LaunchError
-from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls
+from supervisord_mcp.runtimes import diagnosis, sandbox, seccomp, syscalls
 from supervisord_mcp.runtimes.audit import Auditor, Report, ignore, spawn_audited
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
@@ -170,7 +170,11 @@ class BwrapRuntime(Runtime):
             outer, inner = _divided(_with_proxy(spec))
             built += [("--setenv", name, value) for name, value in inner]
             phases = (("--info-fd", str(info.theirs)), ("--block-fd", str(block.theirs)))
-            auditor = Auditor(spec.name, spec.seccomp, self._denied) if spec.seccomp.audit else None
+            auditor = (
+                Auditor(spec.name, spec.seccomp, self._denied, sandbox.shown_paths(spec))
+                if spec.seccomp.audit
+                else None
+            )
             filtered = [] if auditor is not None else [_filter(spec, descriptors)]
             line = descriptors.render([*built, *filtered, *phases])
             env = with_marker(outer, spec.marker)
@@ -197,6 +201,11 @@ class BwrapRuntime(Runtime):
                     await child.aclose()
                 raise
         return child
+
+    def _auditor(self, spec: LaunchSpec) -> Auditor | None:
+        if not spec.seccomp.audit:
+            return None
+        return Auditor(spec.name, spec.seccomp, self._denied, sandbox.shown_paths(spec))
 
     def _means(self, mortal: bool) -> Available:
         return means(

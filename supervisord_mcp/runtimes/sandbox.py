@@ -176,6 +176,11 @@ def visible_paths() -> list[str]:
     return [*(path for path in (*SYSTEM, *_SYSTEM_LINKS) if os.path.isdir(path)), *_etc_paths()]
 
 
+def shown_paths(spec: LaunchSpec) -> tuple[str, ...]:
+    """Return every path of the machine that a server may read, or more."""
+    return (*visible_paths(), *spec.read_only, *(mount.target or mount.path for mount in spec.mounts))
+
+
 def _visible() -> list[_Bind]:
     return [_Bind(path, path, "ro") for path in visible_paths()]
 

@@ -68,6 +68,8 @@ _DENIED = (
     *("io_setup", "io_destroy", "io_getevents", "io_pgetevents", "io_submit", "io_cancel"),
 )
 
+#: Calls that look for a file by its name: which argument is the name, and which one are the flags.
+OPENING: Mapping[str, tuple[int, int]] = {"open": (0, 1), "openat": (1, 2)}
 _NEW_NAMESPACES = 0x7E020000
 #: Commands that put words into the terminal of whoever started the daemon, or change what it is.
 _TERMINAL = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C, "TIOCCONS": 0x541D, "TIOCSETD": 0x5423}
@@ -100,6 +102,12 @@ class Policy:
         for name in sorted(self.deny):
             if name not in _PARTS and not syscalls.known(name):
                 raise ValueError(f"{name}: Linux has no such system call")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The policy in words of a configuration, the same for equal ones."""
+        switches = [name for name in ("userns", "ptrace", "audit") if getattr(self, name)]
+        return (*sorted(self.families), *switches, *(f"-{name}" for name in sorted(self.deny)))
 
 
 #: What a server may do whose profile says nothing about it.
@@ -152,10 +160,12 @@ def program(policy: Policy, architecture: Architecture | None = None) -> bytes:
 def _reporting(decided: Table, architecture: Architecture) -> Table:
     """Return a table that asks the listener instead of refusing; without one the kernel answers that nothing is there.
 
-    Every new thread is refused its clone3 first, which tells nobody anything.
+    Every new thread is refused its clone3 first, which tells nobody anything. What is opened is asked about as well: it
+    is allowed, and shows what a server looks for.
     """
     silent = architecture.numbers["clone3"]
     calls = {number: each if number == silent else _asking(each) for number, each in decided.calls.items()}
+    calls |= {architecture.numbers[name]: NOTIFY for name in OPENING if name in architecture.numbers}
     return replace(decided, calls=calls, unknown=NOTIFY)
 
 

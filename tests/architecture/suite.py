@@ -32,6 +32,9 @@ CLOCKS = {
 CLOCK_OWNERS = {"time", "anyio", "loop", ""}
 #: Seconds that are long enough to show that nothing happens, and those that stand for ever (something else ends them).
 PAUSE, EVER = 1.0, 60.0
+#: Ways to skip a test, and the one place that may.
+SKIPS = {"pytest.skip", "pytest.importorskip", "pytest.mark.skip", "pytest.mark.skipif", "unittest.skipIf"}
+ASKING = "tests/kit/required.py"
 SLEEPS = {"time.sleep", "anyio.sleep", "asyncio.sleep", "sleep"}
 
 
@@ -74,6 +77,22 @@ def no_assert_on_time(project: Project) -> Iterator[Violation]:
                 # In a loop the comparison is the bound of a wait.
                 if isinstance(node, ast.Assert) and id(node) not in looping and _limits_time(node.test, timed):
                     yield module.violation(node, "asserts how long something took")
+
+
+@rule
+def no_silent_skip(project: Project) -> Iterator[Violation]:
+    """What a test needs of the machine is asked for in one place, which fails where everything must be there."""
+    for module in project.tests:
+        if module.path == ASKING:
+            continue
+        for name, call in module.calls():
+            if name in SKIPS and not _of_the_kind_of_machine(call):
+                yield module.violation(call, f"{name}(); ask with need() of {ASKING}")
+
+
+def _of_the_kind_of_machine(call: ast.Call) -> bool:
+    """Return whether a mark skips a test for the processor, which no set-up can change."""
+    return any(isinstance(node, ast.Attribute) and node.attr == "machine" for node in ast.walk(call))
 
 
 def _inside_loops(module: Module) -> set[int]:

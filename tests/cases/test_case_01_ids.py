@@ -11,8 +11,8 @@ from tests.kit.daemon import daemon, fake
 from tests.kit.fhost import Host
 
 pytestmark = pytest.mark.bwrap
-HOSTS = 8
-CALLS = 40
+HOSTS = 20
+CALLS = 50
 
 
 async def talk(host: Host) -> None:

@@ -13,7 +13,7 @@ from tests.kit.daemon import daemon, fake
 from tests.kit.fhost import Host
 
 pytestmark = pytest.mark.bwrap
-NOTES = 300
+NOTES = 1000
 
 
 def tokens(host: Host) -> list[tuple[object, int]]:

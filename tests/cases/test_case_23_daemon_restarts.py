@@ -89,7 +89,7 @@ async def test_restarts_in_a_row_leave_nothing_in_the_shim() -> None:
     async with daemon(fake("s")) as d:
         host = await d.connected("s")
         sizes = []
-        for number in range(4):
+        for number in range(5):
             assert (await host.call("echo", value=number, timeout=BACK)).text == str(number)
             sizes.append((len(probe.fd_table(host.pid)), len(probe.children(host.pid)), probe.private(host.pid)))
             await d.kill()

@@ -121,7 +121,7 @@ async def send_long(host: Host, size: int) -> Frame:
 async def test_long_lines_of_a_host() -> None:
     async with daemon(fake("s"), settings=SETTINGS) as d:
         host = await d.connected("s")
-        for size in (65_535, 65_536, 65_537, 500_000):
+        for size in (65_535, 65_536, 65_537, 500_000, MIB):
             answer = await send_long(host, size)
             assert set(answer.text) == {"p"}
         failed = await send_long(host, MIB + 1)
@@ -130,7 +130,7 @@ async def test_long_lines_of_a_host() -> None:
         failed = await send_long(host, 5 * MIB)
         assert failed.error is not None
         assert (await host.call("echo", value="next")).text == "next"
-        assert len(d.journal("s").calls()) == 5
+        assert len(d.journal("s").calls()) == 6
 
 
 @bounded(60)

@@ -13,7 +13,9 @@ from supervisord_mcp.cli import app
 from tests.cli.conftest import Smcp
 
 ROOT = Path(__file__).parents[2]
-NAMES = [(command.name,) for command in app.COMMANDS] + [("config", command.name) for command in app.CONFIG_COMMANDS]
+NAMES = [(command.name,) for command in app.COMMANDS] + [
+    (group, command.name) for group, commands in app.GROUPS.items() for command in commands
+]
 
 
 def python(*words: str, home: Path, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
@@ -29,12 +31,12 @@ def python(*words: str, home: Path, stdin: str = "", **environ: str) -> subproce
 def test_all_commands_of_the_design_are_there() -> None:
     wanted = (
         "run up down status start stop restart reload add remove list logs tools call probe connect wrap config events"
-        " doctor"
+        " doctor explain profile"
     )
     assert {name for (name, *_) in NAMES} == {*wanted.split(), "version"}
 
 
-@pytest.mark.parametrize("words", [*NAMES, ("config",), ()], ids=" ".join)
+@pytest.mark.parametrize("words", [*NAMES, *((group,) for group in app.GROUPS), ()], ids=" ".join)
 def test_every_help_has_an_example(smcp: Smcp, words: tuple[str, ...]) -> None:
     ran = smcp(*words, "--help")
     assert ran.status == 0
@@ -54,7 +56,8 @@ def test_help_says_what_a_command_does(smcp: Smcp) -> None:
 
 def test_half_a_command_gets_help(smcp: Smcp) -> None:
     assert smcp() == smcp("--help")
-    assert smcp("config") == smcp("config", "--help")
+    for group in app.GROUPS:
+        assert smcp(group) == smcp(group, "--help")
 
 
 # Errors
@@ -173,6 +176,11 @@ def test_completion(home: Path) -> None:
     assert complete(home, "smcp stop git ti") == ["time"]
     assert complete(home, "smcp logs ") == ["git", "github", "time"]
     assert complete(home, "smcp config sh") == ["show"]
+    assert complete(home, "smcp explain gi") == ["git", "github"]
+    (home / "config" / "profiles").mkdir()
+    (home / "config" / "profiles" / "node-mine.toml").write_text("[")
+    assert complete(home, "smcp profile show node") == ["node", "node-mine", "node-net"]
+    assert complete(home, "smcp add x --profile node-n") == ["node-net"]
 
 
 def test_completion_script(home: Path) -> None:

@@ -50,7 +50,18 @@ def test_add_with_every_option(smcp: Smcp, home: Path) -> None:
     ran = smcp(
         *("add", "x", "-e", "A=1=2", "--env", "B=", "--inherit", "TOKEN", "--cwd", "/src", "--scope", "session"),
         *("--start", "eager", "--runtime", "bare", "--network", "host", "--mount", "${project}:rw", "--mount", "/a:b"),
-        *("--set", "restart=never", "--set", "stop_grace=5", "--set", "budget.restarts=2", "--set", "budget.within=1m"),
+        *(
+            "--profile",
+            "browser",
+            "--set",
+            "restart=never",
+            "--set",
+            "stop_grace=5",
+            "--set",
+            "budget.restarts=2",
+            "--set",
+            "budget.within=1m",
+        ),
         *("-v", "--", "y", "--", "-z"),
     )
     assert ran.status == 0, ran.err
@@ -59,6 +70,7 @@ def test_add_with_every_option(smcp: Smcp, home: Path) -> None:
         "env": {"A": "1=2", "B": ""},
         "inherit": ["TOKEN"],
         "cwd": "/src",
+        "profile": "browser",
         "scope": "session",
         "start": "eager",
         "runtime": "bare",

@@ -19,6 +19,7 @@ def test_list(smcp: Smcp, daemon: FakeDaemon) -> None:
                 start="eager",
                 scope="auto",
                 runtime="bwrap",
+                profile="node",
                 network="none",
                 catalogue=True,
                 tools=12,
@@ -27,8 +28,8 @@ def test_list(smcp: Smcp, daemon: FakeDaemon) -> None:
         )
     )
     header, git, new = clean_lines(smcp("list").out)
-    assert header.split() == ["SERVER", "START", "SCOPE", "RUNTIME", "NETWORK", "CATALOGUE", "COMMAND"]
-    assert git.split() == ["git", "eager", "auto", "bwrap", "none", "12", "tools", "uvx", "'a", "b'"]
+    assert header.split() == ["SERVER", "START", "SCOPE", "RUNTIME", "PROFILE", "NETWORK", "CATALOGUE", "COMMAND"]
+    assert git.split() == ["git", "eager", "auto", "bwrap", "node", "none", "12", "tools", "uvx", "'a", "b'"]
     assert new.split() == ["new", "-", "x"]
     assert json.loads(smcp("list", "--json").out)["servers"][0]["catalogue"] is True
 

@@ -19,6 +19,8 @@ STATUS = StatusResult(
             state="RUNNING",
             scope="global",
             runtime="bwrap",
+            profile="node",
+            beyond=("network", "mounts"),
             isolation="sandbox",
             start="on-demand",
             catalogue=True,
@@ -34,6 +36,7 @@ STATUS = StatusResult(
             state="STARTING",
             scope="project",
             runtime="bare",
+            profile="default",
             isolation="none",
             sessions=2,
             restarts=1,
@@ -53,9 +56,9 @@ def test_status(smcp: Smcp, daemon: FakeDaemon) -> None:
     assert ran.status == 0
     assert clean_lines(ran.out) == [
         "daemon pid 7, version 0.1.0, up 2h 3m, 3 sessions, /run/x/daemon.sock",
-        "SERVER   STATE     PID  UPTIME  SESSIONS  SCOPE    RESTARTS  RUNTIME",
-        "git      RUNNING   42   1m 1s   3         global   0         bwrap (sandbox)",
-        "files    STARTING  -    -       2         project  1         bare (none)",
+        "SERVER   STATE     PID  UPTIME  SESSIONS  SCOPE    RESTARTS  PROFILE  RUNTIME",
+        "git      RUNNING   42   1m 1s   3         global   0         node+    bwrap (sandbox)",
+        "files    STARTING  -    -       2         project  1         default  bare (none)",
         "  files  STARTING  -    -       0                  0",
         "    project /src/a",
         "    installing",
@@ -73,6 +76,13 @@ def test_status_of_one_server_has_its_whole_error(smcp: Smcp, daemon: FakeDaemon
     assert ran.status == 0
     assert "daemon pid" not in ran.out
     assert clean_lines(ran.out)[-2:] == ["    last error: exit status 1", "      Traceback\\x1b]0;x\\x07"]
+
+
+def test_status_of_one_server_says_what_it_has_beyond_its_profile(smcp: Smcp, daemon: FakeDaemon) -> None:
+    daemon.answers[control.Status] = STATUS
+    note = "    profile node, and beyond it by its entry: network, mounts"
+    assert note in clean_lines(smcp("status", "git").out)
+    assert note not in clean_lines(smcp("status").out)
 
 
 def test_status_of_an_unknown_server(smcp: Smcp, daemon: FakeDaemon) -> None:

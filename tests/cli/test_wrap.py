@@ -94,12 +94,13 @@ def test_other_words_are_another_server(smcp: Smcp, home: Path, connected: list[
 
 
 def test_settings_of_a_new_server(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
-    smcp("wrap", "--network", "host", "--mount", "/data:rw", "--runtime=bare", "--", "weather")
+    smcp("wrap", "--network", "host", "--mount", "/data:rw", "--runtime=bare", "--profile", "strict", "--", "weather")
     assert wrapped(home)["weather"] == {
         "command": ["weather"],
         "network": "host",
         "mounts": [{"path": "/data", "access": "rw"}],
         "runtime": "bare",
+        "profile": "strict",
     }
 
 

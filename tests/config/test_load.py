@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from supervisord_mcp.config import load as module
-from supervisord_mcp.config.load import Origin, load, parse_document, watched_directories
+from supervisord_mcp.config import document, profiles
+from supervisord_mcp.config.document import Origin
+from supervisord_mcp.config.load import load, watched_directories
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import Paths
-from supervisord_mcp.errors import ConfigError
+from supervisord_mcp.errors import SmcpError
 from tests.config.places import paths_in, problems, write
 
 SERVER = '[servers.%s]\ncommand = "x"\n'
@@ -148,13 +146,14 @@ def test_a_file_without_permission(paths: Paths, monkeypatch: pytest.MonkeyPatch
 
     # The tests may run as root, who may read everything.
     write(paths, SERVER % "a")
-    monkeypatch.setattr(module, "read_file", refuse)
+    monkeypatch.setattr(document, "read_file", refuse)
     assert faults(paths) == ["config.toml: cannot be read: Permission denied"]
 
 
 def test_a_file_that_vanishes_while_it_is_read_is_missing(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     write(paths, SERVER % "a")
-    monkeypatch.setattr(os, "listdir", lambda _: ["gone.toml"])
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: ["gone.toml"] if path == paths.conf_dir else listdir(path))
     assert list(load(paths).config.servers) == ["a"]
 
 
@@ -197,7 +196,75 @@ def test_secrets_are_not_in_the_representation(paths: Paths) -> None:
     assert "s3cret" not in repr(load(paths))
 
 
-@given(st.binary(max_size=60) | st.text("[]{}=\"'servers.a\ncommand daemon#1,", max_size=60).map(str.encode))
-def test_any_content_is_a_document_or_a_fault(content: bytes) -> None:
-    with suppress(ConfigError):
-        assert parse_document(Path("/f"), content).file == Path("/f")
+# Profiles
+
+
+def profile(paths: Paths, name: str, text: str) -> Path:
+    paths.profiles_dir.mkdir(parents=True, exist_ok=True)
+    file = paths.profiles_dir / f"{name}.toml"
+    file.write_text(f"description = 'x'\n{text}")
+    return file
+
+
+def test_servers_come_out_as_they_apply(paths: Paths) -> None:
+    write(paths, SERVER % "a" + "profile = 'files-ro'\nlimits = { memory = '2G' }\n" + SERVER % "b")
+    loaded = load(paths)
+    a, b = loaded.config.servers["a"], loaded.config.servers["b"]
+    assert (a.mounts[0].path, a.uses_project, a.limits.memory) == ("${project}", True, 2 << 30)
+    assert (b.profile, b.mounts) == ("default", ())
+    assert (loaded.origins["a"].beyond, loaded.origins["b"].beyond) == (("limits",), ())
+
+
+def test_a_change_of_a_profile_is_a_change_of_the_servers_that_use_it(paths: Paths) -> None:
+    write(paths, SERVER % "a" + "profile = 'mine'\n" + SERVER % "b" + SERVER % "c" + "profile = 'child'\n")
+    profile(paths, "mine", "limits = { pids = 64 }")
+    profile(paths, "child", "extends = 'mine'")
+    before = load(paths).config.servers
+    profile(paths, "mine", "# another comment\nlimits = { pids = 64 }")
+    assert load(paths).config.servers == before
+    profile(paths, "mine", "limits = { pids = 32 }")
+    after = load(paths).config.servers
+    assert [name for name in after if after[name] != before[name]] == ["a", "c"]
+
+
+def test_an_own_default_is_the_default_of_all(paths: Paths) -> None:
+    write(paths, SERVER % "a")
+    profile(paths, "default", "extends = 'default'\nlimits = { pids = 32 }")
+    assert load(paths).config.servers["a"].limits.pids == 32
+
+
+def test_faults_of_profiles_are_those_of_their_files_and_told_once(paths: Paths) -> None:
+    write(
+        paths,
+        SERVER % "a" + "profile = 'mine'\n" + SERVER % "b" + "profile = 'mine'\n" + SERVER % "c" + "profile = 'pyton'",
+    )
+    profile(paths, "mine", "netwrok = 'none'")
+    profile(paths, "unused", "netwrok = 'none'")
+    assert faults(paths) == [
+        "profiles/mine.toml:2: netwrok: unknown key 'netwrok'; did you mean 'network'?",
+        "config.toml:9: servers.c.profile: no profile 'pyton'; did you mean 'python'?",
+    ]
+
+
+def test_what_gives_much_must_be_meant(paths: Paths) -> None:
+    write(paths, SERVER % "a" + "profile = 'docker-socket'\n")
+    [fault] = faults(paths)
+    assert fault.startswith("config.toml:1: servers.a.confirm: the profile 'docker-socket' wants to be meant (")
+    write(paths, SERVER % "a" + "profile = 'docker-socket'\nconfirm = 'docker-socket'\n")
+    assert load(paths).config.servers["a"].seccomp.unix
+
+
+def test_profiles_are_watched(paths: Paths) -> None:
+    write(paths)
+    assert paths.profiles_dir not in watched_directories(paths)
+    profile(paths, "mine", "")
+    assert paths.profiles_dir in watched_directories(paths)
+
+
+def test_missing_shipped_profiles_are_a_fault(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> Path:
+        raise SmcpError("the shipped profiles are missing")
+
+    monkeypatch.setattr(profiles, "profiles_directory", none)
+    write(paths, SERVER % "a")
+    assert faults(paths) == ["profiles: the shipped profiles are missing"]

@@ -11,6 +11,7 @@ import pytest
 
 from supervisord_mcp.config.load import load
 from supervisord_mcp.config.models import Config, ServerConfig, Table
+from supervisord_mcp.config.profile import Profile
 from supervisord_mcp.config.reference import mask, reference, sample, schema, show
 from tests.config.places import paths_in, write
 
@@ -19,7 +20,7 @@ SETTING = re.compile(r"^#(?=[a-z_]+ = )", re.MULTILINE)
 
 
 def keys() -> list[str]:
-    models = [model for model in Table.__subclasses__() if model is not Config]
+    models = [model for model in Table.__subclasses__() if model not in (Config, Profile)]
     return sorted({key for model in models for key in model.model_fields})
 
 
@@ -28,6 +29,12 @@ def test_every_key_is_everywhere(key: str) -> None:
     assert re.search(rf"\b{key} = ", sample())
     assert f"| `{key}` |" in reference()
     assert f'"{key}"' in str(schema()).replace("'", '"')
+
+
+@pytest.mark.parametrize("key", Profile.model_fields)
+def test_every_key_of_a_profile_is_in_the_reference(key: str) -> None:
+    _, _, table = reference().partition("#### profiles/NAME.toml")
+    assert f"| `{key}` |" in table
 
 
 def test_the_sample_loads(tmp_path: Path) -> None:
@@ -42,7 +49,7 @@ def test_the_sample_loads_with_every_setting_and_they_are_the_defaults(tmp_path:
     text = SETTING.sub("", sample())
     config = load(write(paths_in(tmp_path), text)).config
     entry, default = config.servers["time"], ServerConfig(command=("uvx", "mcp-server-time"))
-    examples = {"args", "cwd", "env", "inherit", "mounts"}
+    examples = {"args", "confirm", "cwd", "env", "inherit", "mounts"}
     assert set(tomllib.loads(text)["servers"]["time"]) == set(ServerConfig.model_fields)
     for key in set(ServerConfig.model_fields) - examples:
         assert getattr(entry, key) == getattr(default, key)
@@ -56,7 +63,7 @@ def test_lines_of_the_sample_are_short() -> None:
     lines = sample().splitlines()
     assert max(len(line) for line in lines if line.startswith("# ")) <= 102
     # A table is written on one line, so that one "#" is all there is to remove.
-    assert max(map(len, lines)) <= 125
+    assert max(map(len, lines)) <= 135
 
 
 def test_the_schema_says_what_is_allowed() -> None:
@@ -86,7 +93,7 @@ def test_the_schema_has_titles_of_tables_only() -> None:
 
 def test_the_reference_is_a_table_for_every_table() -> None:
     text = reference()
-    assert text.count("| key | value | default | meaning |") == 8
+    assert text.count("| key | value | default | meaning |") == 10
     assert '| `idle_exit` | duration or "off" | `"10m"` |' in text
     assert "| `command` | list of strings, or a string that is split like in a shell | required |" in text
     assert '| `access` | `"ro"`, `"rw"` | `"ro"` |' in text

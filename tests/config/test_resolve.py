@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisord_mcp.config.load import Origin
+from supervisord_mcp.config.document import Origin
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
 from supervisord_mcp.config.variables import Variables

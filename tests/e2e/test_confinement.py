@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +16,7 @@ import tomli_w
 from tests.e2e.sdk import sdk_host, text_of_call
 from tests.kit.bounded import bounded
 from tests.kit.daemon import PYTHON, Daemon, daemon
+from tests.kit.required import as_root
 
 pytestmark = [pytest.mark.bwrap, pytest.mark.slow]
 
@@ -106,6 +107,22 @@ async def test_a_server_reaches_what_its_rules_name_and_nothing_else() -> None:
 
 
 @bounded(90)
+async def test_what_an_audited_server_is_refused_is_in_its_log() -> None:
+    async with daemon(start=False) as d:
+        configure(d, profile="node", seccomp={"audit": True})
+        await d.start()
+        async with sdk_host(d, "s") as session:
+            namespace = "__import__('ctypes').CDLL(None).unshare(0x10000000)"
+            assert await text_of_call(session, "evaluate", text=namespace) == "-1"
+            while "system call unshare refused: EPERM" not in d.logs():
+                await asyncio.sleep(0.02)
+            assert "FileNotFoundError" in await text_of_call(session, "evaluate", text="open('/etc/shadow')")
+            while "file not shown that it would read: /etc/shadow" not in d.logs():
+                await asyncio.sleep(0.02)
+        assert (await d.server("s"))["profile"] == "node"
+
+
+@bounded(90)
 async def test_a_server_that_takes_too_much_memory_is_ended_and_the_limit_named() -> None:
     async with daemon(start=False) as d:
         configure(d, limits={"memory": "128M", "pids": 40})
@@ -119,7 +136,7 @@ async def test_a_server_that_takes_too_much_memory_is_ended_and_the_limit_named(
         assert "memory limit 128M" in (await d.server("s"))["last_error"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give users away")
+@as_root
 @pytest.mark.parametrize("mounted", [False, True])
 @bounded(90)
 async def test_a_server_of_root_is_nobody_unless_it_is_given_files_of_root(mounted: bool, tmp_path: Path) -> None:

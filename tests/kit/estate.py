@@ -30,6 +30,7 @@ from supervisord_mcp.pipes import close_quietly
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.protocol.hello import Hello
 from supervisord_mcp.reception import Reception
+from supervisord_mcp.runtimes.base import Runtime
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.supervisor import Supervisor
 from supervisord_mcp.verdicts import Verdicts
@@ -236,6 +237,8 @@ class Estate:
         servers: Mapping[str, Any],
         daemon: Mapping[str, Any],
         environ: Mapping[str, str],
+        *,
+        runtimes: Mapping[str, Runtime] | None = None,
     ) -> None:
         self.home = home
         self.tasks = tasks
@@ -250,7 +253,7 @@ class Estate:
             tasks, self.observers, Catalogues(self.paths.catalogue_dir), Verdicts(self.paths.verdicts_file)
         )
         self.config = self.configured(servers, daemon)
-        self.launcher = Launcher(self.paths, self.environ, f"{self.marker}:", ())
+        self.launcher = Launcher(self.paths, self.environ, f"{self.marker}:", (), runtimes)
         self.logs.configure(self.config)
         self.supervisor = Supervisor(self.config, self.launcher, around, self.logs)
         self.reception = Reception(self.supervisor, self.paths.sessions_dir, self.observers)
@@ -407,10 +410,11 @@ async def estate(
     servers: Mapping[str, Any] | None = None,
     daemon: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
+    runtimes: Mapping[str, Runtime] | None = None,
 ) -> AsyncIterator[Estate]:
     """An estate with these servers; afterwards nothing of it may be left."""
     async with anyio.create_task_group() as tasks:
-        one = Estate(home, tasks, servers or {}, daemon or {}, environ or {})
+        one = Estate(home, tasks, servers or {}, daemon or {}, environ or {}, runtimes=runtimes)
         try:
             yield one
         except BaseException:

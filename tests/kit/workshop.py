@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 
 from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
 from supervisord_mcp.catalogues import Catalogues
+from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.policy.lifecycle import Policy
@@ -188,6 +189,7 @@ class Workshop:
         policy: Policy = QUICK,
         idle_timeout: float | None = None,
         relay: bool = False,
+        write_timeout: float = 30.0,
         spawn: Callable[[Spawning], Awaitable[Child]] | None = None,
         era: Era | None = "legacy",
     ) -> ManagedServer:
@@ -203,7 +205,7 @@ class Workshop:
             policy=policy,
             relay=relay,
             idle_timeout=idle_timeout,
-            max_message=MIB,
+            bounds=Bounds(MIB, policy.stop_grace, write_timeout),
             isolation="none",
             spawn=spawn or launch,
             terms=lambda: Terms(era, "legacy", self.verdicts.load("s"), 0.5),

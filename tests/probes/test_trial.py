@@ -6,7 +6,6 @@ The table in the README is made of the same runs (``python -m contrib.probes``).
 from __future__ import annotations
 
 import functools
-import os
 
 import pytest
 
@@ -17,6 +16,7 @@ from supervisord_mcp.probes.trial import Result
 from supervisord_mcp.runtimes.base import LaunchSpec
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from tests.kit.bounded import bounded
+from tests.kit.required import as_root
 from tests.probes import columns
 from tests.probes.columns import Results
 
@@ -82,7 +82,7 @@ def test_what_should_be_denied_is_and_what_should_work_does(name: str, situation
     assert _wrong(results, situation) == {}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="what only root may do can be shown by root alone")
+@as_root
 def test_every_attempt_that_is_denied_could_have_succeeded() -> None:
     free, person = _column("nothing"), _column("nothing, a person")
     unproven = {

@@ -241,6 +241,8 @@ def test_status_has_the_form_of_the_contract() -> None:
         "scope",
         "runtime",
         "isolation",
+        "profile",
+        "beyond",
         "network",
         "start",
         "held",

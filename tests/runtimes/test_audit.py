@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ import pytest
 
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes import audit, seccomp
-from supervisord_mcp.runtimes.audit import Denial, error_of, worth_telling
+from supervisord_mcp.runtimes.audit import Denial, Missed, error_of, worth_telling
 from supervisord_mcp.runtimes.base import ExitStatus, Runtime
 from supervisord_mcp.runtimes.bpf import Answer
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
@@ -54,14 +55,15 @@ def _landlock(base: Path, report: audit.Report) -> Runtime:
 @pytest.mark.parametrize("make", [_bwrap, _landlock])
 @bounded(60)
 async def test_what_a_server_is_refused_is_told_with_its_name(tmp_path: Path, make: Make) -> None:
-    told: list[Denial] = []
+    noticed: list[audit.Notice] = []
     spec = replace(python(_TRY), seccomp=Policy(audit=True))
     before = len(os.listdir("/proc/self/fd"))
-    async with running(make(tmp_path, told.append), spec) as child:
+    async with running(make(tmp_path, noticed.append), spec) as child:
         said = (await read(child.stdout)).decode().split()
         assert said == [*map(str, (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT, errno.EAFNOSUPPORT)), "True"]
         assert await ended(child) == ExitStatus(code=0)
     await asyncio.sleep(0)
+    told = [notice for notice in noticed if isinstance(notice, Denial)]
     assert {(denial.server, denial.call, denial.answer, denial.count) for denial in told} >= {
         ("test", "unshare", "EPERM", 1),
         ("test", "system call 4000", "ENOSYS", 1),
@@ -81,7 +83,7 @@ async def test_what_a_server_is_refused_is_told_with_its_name(tmp_path: Path, ma
 @pytest.mark.usefixtures("subreaper")
 @bounded(60)
 async def test_without_audit_nothing_is_told(tmp_path: Path) -> None:
-    told: list[Denial] = []
+    told: list[audit.Notice] = []
     async with running(_bwrap(tmp_path, told.append), python(_TRY)) as child:
         assert (await read(child.stdout)).decode().split()[0] == str(errno.EPERM)
     assert told == []
@@ -132,3 +134,34 @@ async def test_a_sandbox_that_fails_leaves_no_listener(tmp_path: Path) -> None:
     with anyio.fail_after(10):
         while len(os.listdir("/proc/self/fd")) > before:
             await anyio.sleep(0.01)
+
+
+_LOOKING = """
+import os
+for path, flags in (({there!r}, os.O_RDONLY), ({other!r}, os.O_WRONLY), ("/etc/hosts", os.O_RDONLY), ("/nowhere", 0)):
+    try:
+        os.close(os.open(path, flags))
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.bwrap
+@pytest.mark.usefixtures("subreaper")
+@pytest.mark.parametrize("make", [_bwrap, _landlock])
+@bounded(60)
+async def test_files_that_a_server_looked_for_in_vain_are_told(tmp_path: Path, make: Make) -> None:
+    told: list[audit.Notice] = []
+    # Every sandbox has a /tmp of its own, so nothing is missed there.
+    with tempfile.TemporaryDirectory(prefix="smcp-test-", dir="/var/tmp") as place:
+        for name in ("there", "other"):
+            os.mknod(f"{place}/{name}")
+        text = _LOOKING.format(there=f"{place}/there", other=f"{place}/other")
+        spec = replace(python(text), seccomp=Policy(audit=True))
+        async with running(make(tmp_path / "private", told.append), spec) as child:
+            assert await ended(child) == ExitStatus(code=0)
+        await asyncio.sleep(0)
+    missed = {(notice.path, notice.writes) for notice in told if isinstance(notice, Missed)}
+    assert {(f"{place}/there", False), (f"{place}/other", True)} <= missed
+    assert not {path for path, _ in missed} & {"/nowhere", "/etc/hosts"}
+    assert not [path for path, _ in missed if path.startswith(("/usr/", "/lib"))]

@@ -20,6 +20,12 @@ def test_says_what_it_is() -> None:
     assert (runtime.name, runtime.isolation, runtime.check()) == ("bare", "none", ())
 
 
+def test_filters_nothing() -> None:
+    spec = LaunchSpec("x", ("/bin/true",))
+    assert BareRuntime().policy(spec) is None
+    assert BareRuntime().uncovered(spec) == ()
+
+
 def test_shows_a_command_line() -> None:
     spec = LaunchSpec("x", ("/bin/echo", "a b"), cwd="/a b", env=(("PATH", "/bin"), ("TOKEN", "s3cret")))
     assert BareRuntime().explain(spec) == "cd '/a b' && env -i PATH=/bin TOKEN=\"$TOKEN\" /bin/echo 'a b'"

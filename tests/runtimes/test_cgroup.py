@@ -17,6 +17,7 @@ from supervisord_mcp.runtimes import cgroup, hierarchy
 from supervisord_mcp.runtimes.cgroup import Group, Groups, clear_leftovers, prepare, settings
 from supervisord_mcp.runtimes.hierarchy import Hierarchy
 from supervisord_mcp.runtimes.limits import CONTROLLERS, Limits
+from tests.kit.required import need
 
 ALL = frozenset(CONTROLLERS)
 FILES = {
@@ -194,8 +195,8 @@ def test_settings_are_whole_and_no_less_than_the_kernel_takes(version: int, memo
 def real() -> Iterator[Groups]:
     """Real groups."""
     groups = prepare()
-    if groups is None:
-        pytest.skip("no cgroups may be made here")
+    need(groups, "cgroups that may be made")
+    assert groups is not None
     yield groups
     groups.close()
     assert not [
@@ -242,8 +243,7 @@ def test_what_a_killed_daemon_left_is_ended(real: Groups) -> None:
 def unified() -> Iterator[Path]:
     """A real group of version 2, without controllers where version 1 has them."""
     places = [Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines() if " cgroup2 " in line]
-    if not places or not os.access(places[0], os.W_OK):
-        pytest.skip("no cgroup of version 2 may be made here")
+    need(places and os.access(places[0], os.W_OK), "cgroups of version 2 that may be made")
     made = places[0] / f"test-{os.getpid()}"
     made.mkdir()
     yield made

@@ -24,6 +24,7 @@ from supervisord_mcp.runtimes.bpf import Answer
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.seccomp import BASE, Policy
 from tests.kit.bounded import bounded
+from tests.kit.required import need
 from tests.runtimes.conformance import PYTHON_ROOTS, ended, python, read, running, shell
 from tests.runtimes.test_bwrap import INITIALIZE, as_person
 
@@ -138,8 +139,7 @@ def repository(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def script(folder: Path) -> Path:
     """The script for Node."""
-    if shutil.which("node") is None:
-        pytest.skip("no Node")
+    need(shutil.which("node"), "Node")
     place = folder / "script.js"
     place.write_text(NODE)
     return place
@@ -147,11 +147,10 @@ def script(folder: Path) -> Path:
 
 def _compiled(place: Path, source: str, *options: str) -> Path:
     compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler")
+    need(compiler, "a C compiler")
+    assert compiler is not None
     line = [compiler, *options, "-O1", "-Wall", "-Werror", "-o", str(place), "-x", "c", "-"]
-    if subprocess.run(line, input=source, text=True, check=False).returncode != 0:
-        pytest.skip("no static C library")
+    need(subprocess.run(line, input=source, text=True, check=False).returncode == 0, "a static C library")
     return place
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from supervisord_mcp.runtimes import hierarchy
 from supervisord_mcp.runtimes.hierarchy import Hierarchy, detect, in_own_group, is_root, processes
+from tests.kit.required import as_person
 
 ALL = frozenset({"memory", "pids", "cpu"})
 
@@ -89,7 +90,7 @@ def test_the_root_may_hold_processes(machine: Machine) -> None:
     assert found.places == (str(top),)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anything")
+@as_person
 def test_a_group_that_cannot_be_written_is_not_ours(machine: Machine) -> None:
     own = group(machine.mount("fs", "cgroup2") / "a", "memory", os.getpid())
     own.chmod(0o555)

@@ -28,10 +28,10 @@ from supervisord_mcp.runtimes.identity import (
 from supervisord_mcp.runtimes.identity import unreachable as closed
 from supervisord_mcp.runtimes.limits import Limits
 from tests.kit.bounded import bounded
+from tests.kit.required import as_root
 from tests.runtimes.conformance import ended, read, running, shell
 from tests.runtimes.hogs import FORKS, hog
 
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give users away")
 NAMES = st.lists(st.text("abc-_1", min_size=1, max_size=8), unique=True, max_size=40)
 
 
@@ -69,7 +69,7 @@ def test_what_is_closed_on_the_way(tmp_path: Path) -> None:
         assert closed(str(place / "b"), other) is None
 
 
-@AS_ROOT
+@as_root
 def test_a_directory_of_its_own(tmp_path: Path) -> None:
     own_directory(str(tmp_path / "state/time"), Identity(60706, 60707))
     own_directory(str(tmp_path / "state/time"), Identity(60706, 60707))
@@ -80,7 +80,7 @@ def test_a_directory_of_its_own(tmp_path: Path) -> None:
         own_directory(str(tmp_path / "state/link"), Identity(60706, 60707))
 
 
-@AS_ROOT
+@as_root
 def test_a_thread_acts_for_somebody_and_nothing_else_changes() -> None:
     seen: list[tuple[int, ...]] = []
 
@@ -98,7 +98,7 @@ def test_a_thread_acts_for_somebody_and_nothing_else_changes() -> None:
         acting_as(Identity(60706, 60706), lambda: print(1 // 0))
 
 
-@AS_ROOT
+@as_root
 @pytest.mark.bwrap
 @pytest.mark.usefixtures("subreaper")
 @bounded(60)
@@ -116,7 +116,7 @@ async def test_a_sandbox_of_root_is_nobody() -> None:
         assert await ended(child) == ExitStatus(code=0)
 
 
-@AS_ROOT
+@as_root
 @pytest.mark.bwrap
 @pytest.mark.usefixtures("subreaper")
 @bounded(60)
@@ -128,7 +128,7 @@ async def test_the_kernel_counts_its_processes() -> None:
         assert 30 <= int(count) < 40
 
 
-@AS_ROOT
+@as_root
 @bounded(20)
 async def test_what_it_cannot_write_is_named(tmp_path: Path) -> None:
     identity = Identities().of("test")

@@ -17,10 +17,10 @@ from supervisord_mcp.runtimes.base import LaunchSpec, Mount
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.identity import Identities, Identity
 from tests.kit.bounded import bounded
+from tests.kit.required import as_root
 from tests.runtimes.conformance import python, read, running
 
 SOMEBODY = Identity(60706, 60706)
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give users away")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_closed_paths_are_told_by_what_closes_them(closed: Path) -> None:
     assert passage.closed_paths([str(closed / "note")], SOMEBODY) == {}
 
 
-@AS_ROOT
+@as_root
 @pytest.mark.bwrap
 @pytest.mark.usefixtures("subreaper")
 @bounded(60)
@@ -69,7 +69,7 @@ async def test_a_server_reaches_what_it_was_granted_and_nothing_else(closed: Pat
     assert (_mounts(), os.getcwd() != "/") == (before, True)
 
 
-@AS_ROOT
+@as_root
 @pytest.mark.bwrap
 @pytest.mark.usefixtures("subreaper")
 @bounded(60)
@@ -78,7 +78,7 @@ async def test_the_python_of_these_tests_runs() -> None:
         assert await read(child.stdout) == b"1000\n"
 
 
-@AS_ROOT
+@as_root
 def test_a_machine_that_forbids_it_is_told_of(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: int) -> None:
         raise PermissionError(1, "Operation not permitted")

@@ -22,6 +22,7 @@ from supervisord_mcp.runtimes.cgroup import Group, Groups
 from supervisord_mcp.runtimes.limits import UNLIMITED, Available, Limits
 from supervisord_mcp.runtimes.restraint import Restraint
 from tests.kit.bounded import bounded
+from tests.kit.required import need, not_here
 from tests.runtimes.conformance import ended, exists, read, running, shell
 from tests.runtimes.hogs import CHILD_MEMORY, FORKS, MEMORY, hog
 from tests.runtimes.test_bwrap import as_person
@@ -36,8 +37,8 @@ KINDS = pytest.mark.parametrize("kind", [BareRuntime, BwrapRuntime])
 def groups() -> Iterator[Groups]:
     """The cgroups of this machine; nothing may be left in them."""
     found = cgroup.prepare()
-    if found is None or not {"memory", "pids", "cpu"} <= found.controllers:
-        pytest.skip("no cgroups may be made here")
+    need(found is not None and {"memory", "pids", "cpu"} <= found.controllers, "cgroups that may be made")
+    assert found is not None
     yield found
     found.close()
     left = [
@@ -100,7 +101,7 @@ async def test_processes_in_a_cgroup(groups: Groups, kind: type[Any]) -> None:
 @bounded(60)
 async def test_processes_under_a_watcher(kind: type[Any]) -> None:
     if kind is BwrapRuntime and os.geteuid() != 0:
-        pytest.skip("the kernel counts for the sandbox alone")
+        not_here("the kernel counts for the sandbox alone")
     async with running(kind(), hog(FORKS, Limits(pids=40))) as child:
         assert await ended(child) == ExitStatus(signal=9, cause="process limit 40")
 
@@ -254,7 +255,7 @@ async def test_a_kernel_that_does_not_tell_of_an_excess_starts_nothing(
     groups: Groups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if groups.version == 2:
-        pytest.skip("version 2 ends the whole group")
+        not_here("version 2 ends the whole group")
     monkeypatch.setattr(Group, "memory_event", _refuse)
     spec = LaunchSpec("files", ("/usr/bin/touch", str(tmp_path / "canary")), marker="t-canary")
     with pytest.raises(IsolationError, match="server files was not started: event"):

@@ -19,7 +19,7 @@ import anyio
 from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes import audit, sandbox, seccomp, syscalls
-from supervisord_mcp.runtimes.audit import Auditor, Report, ignore
+from supervisord_mcp.runtimes.audit import Auditor, Report, ignore, spawn_audited
 from supervisord_mcp.runtimes.base import Child, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
@@ -91,6 +91,15 @@ class LandlockRuntime(Runtime):
         lines += [f"# {_words(rights)}: {path}" for path, rights in _granted(spec, None)]
         return "\n".join(lines)
 
+    def policy(self, spec: LaunchSpec) -> seccomp.Policy | None:
+        """Return which system calls a child may make: those of its spec without what only namespaces make harmless."""
+        return _policy(spec)
+
+    def uncovered(self, spec: LaunchSpec) -> tuple[str, ...]:
+        """Return what the kernel's version of Landlock does not hold a child back from."""
+        own_user = self._identities is not None
+        return abi.uncovered(ruleset.version(), network=spec.network == "host", own_user=own_user)
+
     def available(self) -> Available:
         """Return the means for limits that there are without a namespace."""
         return means(self._groups)
@@ -100,7 +109,9 @@ class LandlockRuntime(Runtime):
         self._check(spec)
         identity = None if self._identities is None else self._identities.of(spec.name)
         restraint = Restraint(spec, self.available(), self._groups, identity)
-        auditor = Auditor(spec.name, _policy(spec), self._denied) if spec.seccomp.audit else None
+        auditor = (
+            Auditor(spec.name, _policy(spec), self._denied, sandbox.shown_paths(spec)) if spec.seccomp.audit else None
+        )
         places = Places(self._base, spec.name, identity)
         try:
             child = self._spawn(spec, places, identity, auditor)
@@ -113,7 +124,7 @@ class LandlockRuntime(Runtime):
         child.attach(places)
         if auditor is not None:
             child.attach(auditor)
-        child.uncovered = self._uncovered(spec)
+        child.uncovered = self.uncovered(spec)
         child.user = "" if identity is None else str(identity.uid)
         try:
             with anyio.fail_after(_START_SECONDS):
@@ -129,10 +140,6 @@ class LandlockRuntime(Runtime):
     def _spawn(
         self, spec: LaunchSpec, places: Places, identity: Identity | None, auditor: Auditor | None
     ) -> ProcessChild:
-        filter_this_thread: Callable[[], object] = functools.partial(audit.install, seccomp.program(_policy(spec)))
-        afterwards = None
-        if auditor is not None:
-            filter_this_thread, afterwards = auditor.install, auditor.listen
         program = Program(spec.argv, with_marker(_environment(spec, places), spec.marker), cwd=spec.cwd or places.home)
         check_program(program)
         user, group = (None, None) if identity is None else (identity.uid, identity.gid)
@@ -143,10 +150,12 @@ class LandlockRuntime(Runtime):
                 ruleset.made(abi.coverage(ruleset.version(), network=network), _granted(spec, places)) as rules,
                 way((*spec.read_only, *(mount.path for mount in spec.mounts), places.root), identity),
             ):
-                confine = _Confinement(rules, filter_this_thread)
-                spawned = spawn(
-                    replace(program, argv=argv, user=user, group=group, confine=confine, afterwards=afterwards)
-                )
+                program = replace(program, argv=argv, user=user, group=group)
+                restrict = functools.partial(ruleset.restrict_this_thread, rules)
+                if auditor is not None:
+                    spawned = spawn_audited(replace(program, confine=restrict), auditor)
+                else:
+                    spawned = spawn(replace(program, confine=_Confinement(restrict, seccomp.program(_policy(spec)))))
         except OSError as error:
             raise IsolationError(
                 f"server {spec.name} was not started: Landlock cannot hold it to its rules: {error}",
@@ -154,9 +163,10 @@ class LandlockRuntime(Runtime):
             ) from error
         return ProcessChild(spawned, spec.marker)
 
-    def _uncovered(self, spec: LaunchSpec) -> tuple[str, ...]:
-        own_user = self._identities is not None
-        return abi.uncovered(ruleset.version(), network=spec.network == "host", own_user=own_user)
+    def _auditor(self, spec: LaunchSpec) -> Auditor | None:
+        if not spec.seccomp.audit:
+            return None
+        return Auditor(spec.name, _policy(spec), self._denied, sandbox.shown_paths(spec))
 
     def _check(self, spec: LaunchSpec) -> None:
         """Raise `IsolationError` for what was promised and cannot be kept without namespaces."""
@@ -192,13 +202,13 @@ class LandlockRuntime(Runtime):
 class _Confinement:
     """What a thread takes from itself before it starts a server."""
 
-    def __init__(self, rules: int, filter_this_thread: Callable[[], object]) -> None:
-        self._rules = rules
-        self._filter_this_thread = filter_this_thread
+    def __init__(self, restrict: Callable[[], None], program: bytes) -> None:
+        self._restrict = restrict
+        self._program = program
 
     def __call__(self) -> None:
-        ruleset.restrict_this_thread(self._rules)
-        self._filter_this_thread()
+        self._restrict()
+        audit.install(self._program)
 
 
 def _policy(spec: LaunchSpec) -> seccomp.Policy:

@@ -15,6 +15,7 @@ from supervisord_mcp.runtimes import tree
 from supervisord_mcp.runtimes.base import ExitStatus, LaunchSpec, Network
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from tests.kit.bounded import bounded
+from tests.kit.required import need
 from tests.runtimes.conformance import ended, exists, read, running
 from tests.runtimes.egress.world import (
     World,
@@ -96,9 +97,9 @@ except urllib.error.HTTPError as e: print(e.code, e.reason)
     ]
 
 
-@pytest.mark.skipif(NODE is None, reason="needs Node")
 @bounded(60)
 async def test_node(tmp_path: Path) -> None:
+    need(NODE, "Node")
     context = authority(tmp_path, "ok.test")
     program = """
 for (const url of ["http://ok.test/", "https://ok.test/", "http://no.test/"])

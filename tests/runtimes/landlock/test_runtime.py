@@ -22,6 +22,7 @@ from supervisord_mcp.runtimes.identity import Identities
 from supervisord_mcp.runtimes.landlock import ruleset
 from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
 from tests.kit.bounded import bounded
+from tests.kit.required import as_root
 from tests.runtimes.conformance import ended, python, read, running, shell
 
 pytestmark = pytest.mark.usefixtures("subreaper")
@@ -145,7 +146,7 @@ async def test_a_home_that_the_entry_names_is_kept(tmp_path: Path) -> None:
         assert await read(child.stdout) == b"/nowhere\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only a daemon of root has users to give")
+@as_root
 @bounded(60)
 async def test_a_server_of_root_has_a_user_of_its_own(tmp_path: Path) -> None:
     made = _made(tmp_path)
