@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from msgspec import Raw
@@ -26,8 +26,8 @@ from supervisord_mcp.protocol.commands import (
 from supervisord_mcp.protocol.discovery import Discovery, Ways
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 from supervisord_mcp.protocol.moving import Moves
-from supervisord_mcp.protocol.pending import HeldMessages, Pending
-from supervisord_mcp.protocol.subscriptions import Subscriptions
+from supervisord_mcp.protocol.pending import HeldMessages, Pending, Reply
+from supervisord_mcp.protocol.subscriptions import Holder, ListenKey, Subscriptions
 from supervisord_mcp.protocol.tasklists import TaskLists
 from supervisord_mcp.protocol.tasks import BY_ID, Tasks
 from supervisord_mcp.protocol.traces import stamp
@@ -75,6 +75,39 @@ class Bridge(Protocol):
         """Whether a call goes on of which nothing is at the child."""
 
 
+class ModernSide(Protocol):
+    """What a conversation needs of the side that serves its modern hosts (`eras.modern_host`)."""
+
+    @property
+    def listening(self) -> Listens:
+        """The open listens."""
+
+    def forward(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        """Send a request of a modern host to the child."""
+
+    def send(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        """Send a call whose turn has come."""
+
+    def levels(self) -> list[str]:
+        """The log levels of the requests in flight."""
+
+    def shows(self, session: SessionKey, rank: int) -> bool:
+        """Whether a log message of that rank, which is about a call of this host, is shown to it."""
+
+
+class Listens(Protocol):
+    """The open listens of modern hosts (`eras.listening`)."""
+
+    def list_changed(self, kind: str, asked: bool | None) -> list[Command]:
+        """A list changed."""
+
+    def updated(self, keys: Iterable[ListenKey], message: Message) -> list[Command]:
+        """A resource changed that these listens hold."""
+
+    def answered(self, key: ListenKey, uri: str, *, accepted: bool) -> list[Command]:
+        """The child answered a subscription that a listen waits for."""
+
+
 class Conversation:
     """Everything between the hosts of one instance and its child (the tables of protocol.md 6.2).
 
@@ -92,7 +125,7 @@ class Conversation:
         self.sessions: dict[SessionKey, Attachment] = {}
         self.pending: dict[int, Pending] = {}
         self.held = HeldMessages()
-        self.turns = Turns(Gate(self.sessions, self.eligible, self._send, self.fail))
+        self.turns = Turns(Gate(self.sessions, self.eligible, self._send_in_turn, self.fail))
         self.last_id = 0
         self.level: str | None = None
         self.subscriptions = Subscriptions()
@@ -103,8 +136,10 @@ class Conversation:
         self.moves = Moves(self.sessions, self.callbacks.ask, self.alarms, None if shared is None else shared.profile)
         #: Set by the multiplexer, which knows all parts.
         self.bridge: Bridge
+        self.modern_hosts: ModernSide
         self.discovery = Discovery(server, Ways(self.ask, self.announce, self.alarms, self._welcome), known)
         self._special: dict[str, Forward] = {
+            "server/discover": self._forward_discover,
             "resources/subscribe": self.subscribe,
             "resources/unsubscribe": self.unsubscribe,
             **dict.fromkeys(mcp.LISTINGS, self._forward_list),
@@ -154,23 +189,36 @@ class Conversation:
     def forward(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         """Send a request of a host to the child. Raise `FramingError` if it is malformed."""
         assert message.method is not None
+        if attachment.era != "legacy":
+            return self.modern_hosts.forward(attachment, message, identity)
         special = self._special.get(message.method)
         if special is not None:
             return special(attachment, message, identity)
         if self.callbacks.serialized and message.method in mcp.CALLBACK_METHODS and not self.modern:
             return self.turns.send(attachment, message, identity)
-        return self._send(attachment, message, identity)
+        return self.send(attachment, message, identity)
 
-    def _send(
-        self, attachment: Attachment, message: Message, identity: bytes, task: str | None = None
+    def _send_in_turn(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        if attachment.era != "legacy":
+            return self.modern_hosts.send(attachment, message, identity)
+        return self.send(attachment, message, identity)
+
+    def send(
+        self,
+        attachment: Attachment,
+        message: Message,
+        identity: bytes,
+        task: str | None = None,
+        reply: Reply | None = None,
     ) -> list[Command]:
+        """Send a request as it is, perhaps about a task; ``reply`` takes its answer. Raise `FramingError` as above."""
         assert message.method is not None
         if self.modern:
             return self.bridge.send(attachment, message, identity)
         self.last_id += 1
         upstream = self.last_id
         token, augmented = requests.rewrite(message, upstream, self.discovery.capabilities)
-        pending = Pending(attachment.key, identity, message.method, token, augmented, task)
+        pending = Pending(attachment.key, identity, message.method, token, augmented, task, reply=reply)
         if self.callbacks.shared is not None and asks_back(pending):
             self._seed = self._seed or self.entropy(8).hex()
             pending.trace = stamp(message, upstream, self._seed)
@@ -181,6 +229,11 @@ class Conversation:
         return [sent] if held else [Opened(attachment.key, identity), sent]
 
     def _forward_list(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        refused = self.begin_list(attachment, message, identity)
+        return refused or [*self.send(attachment, message, identity), *self.discovery.asked()]
+
+    def begin_list(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        """Note that the child is about to be asked for a list; return the refusal if that cannot be (pitfall 67)."""
         assert message.method is not None
         cursor = requests.cursor(message.params())
         if not attachment.lists.asked(message.method, cursor):
@@ -188,13 +241,17 @@ class Conversation:
             return self.fail(attachment, identity, jsonrpc.INVALID_PARAMS, text)
         if cursor is None:
             attachment.lists.passed_on(message.method)
-        return [*self._send(attachment, message, identity), *self.discovery.asked()]
+        return []
+
+    def _forward_discover(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        # Asked before its host chose the other era; a legacy server may not survive it (pitfall 17).
+        return self.modern_hosts.forward(attachment, message, identity)
 
     def _forward_about_task(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         task = jsonrpc.string_of(message.params().get("taskId"))
         if not self.tasks.claim(attachment, task):
             return self.fail(attachment, identity, jsonrpc.INVALID_PARAMS, "Task not found")
-        return self._send(attachment, message, identity, task)
+        return self.send(attachment, message, identity, task)
 
     def _list_tasks(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         if self.modern:
@@ -243,19 +300,25 @@ class Conversation:
 
     def announce(self, kind: str, asked: bool | None = None) -> list[Command]:
         """Tell hosts that a list changed: all, or those that have (or have not) asked the running child for it."""
-        return [
+        commands = [
             command
             for attachment in self.sessions.values()
             if asked is None or attachment.lists.saw(kind) is asked
             for command in attachment.list_changed(kind)
         ]
+        return [*commands, *self.modern_hosts.listening.list_changed(kind, asked)]
 
-    def raise_level(self) -> list[Command]:
+    def raise_level(self, coming: str | None = None) -> list[Command]:
         """Bring the child to the most verbose level that any host wants; only a change is sent (pitfall 26).
 
-        A host that never set one counts with the usual level as soon as another one has: it must not be silenced.
+        A host that never set one counts with the usual level as soon as another one has: it must not be silenced. Of
+        a modern host the requests in flight count, and ``coming``, which is about to be sent; after them the level is
+        the usual one again (6.4).
         """
         levels = [attachment.level for attachment in self.sessions.values() if attachment.greeted]
+        levels += [*self.modern_hosts.levels(), *([] if coming is None else [coming])]
+        if not levels and any(attachment.era == "modern" for attachment in self.sessions.values()):
+            levels.append(None)
         if not self.ready or self.modern or "logging" not in self.discovery.capabilities or not levels:
             return []
         if self.level is None and not any(levels):
@@ -290,7 +353,7 @@ class Conversation:
             return [Remember(attachment.key), *self.succeed(attachment, identity)]
         opened = [] if identity in attachment.open else [Opened(attachment.key, identity)]
         attachment.open[identity] = None
-        return [*opened, *(self._ask_subscription(uri) if ask else [])]
+        return [*opened, *(self.subscribe_upstream(uri) if ask else [])]
 
     def unsubscribe(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         """A host wants no more updates of a resource; only the last one is told to the server."""
@@ -299,7 +362,8 @@ class Conversation:
         answer = self.succeed(attachment, identity)
         return [Remember(attachment.key), *answer, *(self.unsubscribe_upstream(uri) if last else [])]
 
-    def _ask_subscription(self, uri: str) -> list[Command]:
+    def subscribe_upstream(self, uri: str) -> list[Command]:
+        """Ask the server for updates, for everybody who waits for them."""
         if self.modern:
             return self.bridge.subscribe(uri)
         params = jsonrpc.text_of({"uri": uri})
@@ -312,11 +376,14 @@ class Conversation:
         accepted = self.subscriptions.accepted(uri)
         commands: list[Command] = []
         for waiter in accepted.waiters:
+            if isinstance(waiter.session, ListenKey):
+                commands += self.modern_hosts.listening.answered(waiter.session, uri, accepted=True)
+                continue
             attachment = self.sessions[waiter.session]
             commands += [Remember(waiter.session), *self.succeed(attachment, waiter.identity)]
         # Who held it before a restart may have missed a change (protocol.md 6.8).
         missed = jsonrpc.notification_line("notifications/resources/updated", jsonrpc.text_of({"uri": uri}))
-        commands += [ToSession(key, missed) for key in sorted(accepted.before)]
+        commands += self.tell_updated(accepted.before, jsonrpc.parse(missed))
         return commands + (self.unsubscribe_upstream(uri) if accepted.unwanted else [])
 
     def _not_subscribed(self, uri: str, answer: Message) -> list[Command]:
@@ -324,10 +391,20 @@ class Conversation:
         first, again = self.subscriptions.rejected(uri)
         if first is None:
             commands.append(Note("subscription", f"the server no longer accepts a subscription to {uri}"))
+        elif isinstance(first.session, ListenKey):
+            commands += self.modern_hosts.listening.answered(first.session, uri, accepted=False)
         else:
             line = jsonrpc.encode({**answer.members, "id": Raw(first.identity)})
             commands += self.sessions[first.session].answer(first.identity, line)
-        return commands + (self._ask_subscription(uri) if again else [])
+        return commands + (self.subscribe_upstream(uri) if again else [])
+
+    def tell_updated(self, holders: set[Holder], message: Message) -> list[Command]:
+        """Tell those who hold a resource that it changed."""
+        line = jsonrpc.encode(message.members)
+        hosts = sorted(holder for holder in holders if not isinstance(holder, ListenKey))
+        listens = [holder for holder in holders if isinstance(holder, ListenKey)]
+        commands: list[Command] = [ToSession(key, line) for key in hosts]
+        return [*commands, *self.modern_hosts.listening.updated(listens, message)] if listens else commands
 
     def unsubscribe_upstream(self, uri: str) -> list[Command]:
         """Tell the server that nobody wants updates any more."""
@@ -339,7 +416,7 @@ class Conversation:
 
     def replay_subscriptions(self) -> list[Command]:
         """Subscribe at a new child what hosts hold."""
-        return [command for uri in self.subscriptions.to_replay() for command in self._ask_subscription(uri)]
+        return [command for uri in self.subscriptions.to_replay() for command in self.subscribe_upstream(uri)]
 
     # Attribution
 

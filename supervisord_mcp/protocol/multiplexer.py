@@ -18,6 +18,7 @@ from supervisord_mcp.protocol.commands import Command, Demand, SessionKey
 from supervisord_mcp.protocol.conversation import Conversation, Entropy
 from supervisord_mcp.protocol.downstream import Downstream
 from supervisord_mcp.protocol.eras.modern_child import ModernChild
+from supervisord_mcp.protocol.eras.modern_host import ModernHosts
 from supervisord_mcp.protocol.eras.probe import Terms
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.mcp import Era
@@ -33,7 +34,8 @@ class Multiplexer:
     def __init__(self, server: str, *, entropy: Entropy, relay: Rules = False, known: Catalogue | None = None) -> None:
         self._talk = Conversation(server, relay=relay, known=known, entropy=entropy)
         self._talk.bridge = ModernChild(self._talk)
-        self._downstream = Downstream(self._talk)
+        self._modern = ModernHosts(self._talk)
+        self._downstream = Downstream(self._talk, self._modern)
         self._upstream = Upstream(self._talk)
 
     # What others may know
@@ -118,7 +120,7 @@ class Multiplexer:
             return []
         self._talk.held.drop(key)
         self._talk.turns.drop(key)
-        commands = self._cancel_all(attachment, "the host is gone")
+        commands = [*self._modern.leave(key), *self._cancel_all(attachment, "the host is gone")]
         commands += [*self._talk.callbacks.leave(key), *self._talk.bridge.leave(key)]
         for uri in self._talk.subscriptions.leave(key):
             commands += self._talk.unsubscribe_upstream(uri)
@@ -131,7 +133,7 @@ class Multiplexer:
         if any(message.method == "initialize" for message in self._talk.held.drop(key)):
             attachment.refused()
         self._talk.turns.drop(key)
-        commands = [*self._cancel_all(attachment, text), *self._talk.bridge.leave(key)]
+        commands = [*self._modern.dismiss(key), *self._cancel_all(attachment, text), *self._talk.bridge.leave(key)]
         for identity in list(attachment.open):
             self._talk.subscriptions.cancel(key, identity)
             commands += self._talk.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, data)
@@ -157,13 +159,14 @@ class Multiplexer:
     def child_started(self, terms: Terms) -> list[Command]:
         """A child runs and its pipes are connected; ``terms`` say what is known of its era."""
         hosts = self._talk.sessions.values() if self._talk.callbacks.relay else ()
-        host = next((attachment for attachment in hosts if attachment.greeted), None)
+        host = next((attachment for attachment in hosts if attachment.greeted or attachment.capabilities), None)
         if host is None:
             shared = self._talk.callbacks.shared
             declared = {} if shared is None else shared.profile.capabilities()
             return self._talk.discovery.start(terms, mcp.NEWEST_LEGACY, declared, mcp.DAEMON)
-        capabilities = mcp.relayed_capabilities(host.capabilities, host.version)
-        return self._talk.discovery.start(terms, host.version, capabilities, host.client or mcp.DAEMON)
+        version = host.version if host.era == "legacy" else mcp.NEWEST_LEGACY
+        capabilities = mcp.relayed_capabilities(host.capabilities, version)
+        return self._talk.discovery.start(terms, version, capabilities, host.client or mcp.DAEMON)
 
     @property
     def doubtful(self) -> bool:
@@ -182,15 +185,21 @@ class Multiplexer:
         self._talk.turns.take()
         for attachment in self._talk.sessions.values():
             attachment.lists.child_lost()
-            for identity in [i for i in attachment.open if self._talk.held.find(attachment.key, i) is None]:
+            for identity in [i for i in attachment.open if not self._outlives_child(attachment, i)]:
                 commands += self._talk.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, data)
         commands += self._talk.callbacks.child_lost()
+        self._modern.child_lost()
         self._talk.subscriptions.child_lost()
         self._talk.tasks.child_lost()
         self._talk.bridge.child_lost()
         self._talk.level = None
         self._talk.discovery.child_lost(blameless=blameless)
         return commands
+
+    def _outlives_child(self, attachment: Attachment, identity: bytes) -> bool:
+        """Whether an open request goes on without a child: it waits for the next one, or it listens."""
+        held = self._talk.held.find(attachment.key, identity)
+        return held is not None or self._modern.listening.holds(attachment.key, identity)
 
     def fail_held(self, text: str, data: Any = None) -> list[Command]:
         """No child will come for now: answer everything that waits for one."""
@@ -212,4 +221,4 @@ class Multiplexer:
         self._talk.discovery.stopping()
         for held in self._talk.turns.take():
             self._talk.held.add(held.session, held.message)
-        return self._talk.callbacks.abandon()
+        return [*self._talk.callbacks.abandon(), *self._modern.parking.stopping()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
@@ -12,9 +13,15 @@ from supervisord_mcp.protocol.commands import Command, SessionKey
 from supervisord_mcp.protocol.jsonrpc import Message
 from supervisord_mcp.protocol.traces import Trace
 
+#: Takes the answer to a request.
+Reply: TypeAlias = Callable[[Message], list[Command]]
+
 
 class Pending(msgspec.Struct):
-    """A request sent to the child: whose it is, under which id and progress token, or who takes the answer.
+    """A request sent to the child: whose it is, under which id and progress token, and who takes the answer.
+
+    ``reply`` takes the answer where it does not simply go to the host: to a request of the daemon's own (no
+    ``session``), or of a host of the other era.
 
     ``progress`` is the last value reported, ``augmented`` says that the call asked for a task, ``task`` names the one
     that the request is about, ``trace`` is the cookie it was sent with. ``offset`` is added to what the child reports:
@@ -30,7 +37,7 @@ class Pending(msgspec.Struct):
     progress: float | None = None
     offset: float = 0
     trace: Trace | None = None
-    reply: Callable[[Message], list[Command]] | None = None
+    reply: Reply | None = None
 
 
 @dataclass(frozen=True, slots=True)

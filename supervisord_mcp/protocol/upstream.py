@@ -197,8 +197,7 @@ class Upstream:
                 return self._log(message)
             case "notifications/resources/updated":
                 uri = jsonrpc.string_of(message.params().get("uri")) or ""
-                line = jsonrpc.encode(message.members)
-                return [ToSession(key, line) for key in sorted(self._talk.subscriptions.interested(uri))]
+                return self._talk.tell_updated(self._talk.subscriptions.interested(uri), message)
             case "notifications/cancelled":
                 return self._talk.callbacks.cancelled(message.params())
             case "notifications/tasks/status":
@@ -244,11 +243,15 @@ class Upstream:
         return [
             ToSession(attachment.key, line, Weight.DROPPABLE)
             for attachment in self._talk.sessions.values()
-            if attachment.done and (not calling or attachment.key in calling) and self._shows(attachment, rank, calling)
+            if (not calling or attachment.key in calling) and self._shows(attachment, rank, calling)
         ]
 
     def _shows(self, attachment: Attachment, rank: int, calling: set[SessionKey]) -> bool:
         """Whether a log message of that rank is shown to a host, by the level that it asked for."""
+        if attachment.era == "modern":
+            return self._talk.modern_hosts.shows(attachment.key, rank)
+        if not attachment.done:
+            return False
         if attachment.level is not None:
             return rank >= mcp.LEVELS[attachment.level]
         if not calling and len(self._talk.sessions) > 1:

@@ -148,8 +148,7 @@ class ModernChild:
         if message.method != "notifications/resources/updated":
             return [Note("unrouted", f"{message.method} is not what was listened for")]
         self.cache.updated(jsonrpc.string_of(message.params().get("uri")) or uri)
-        line = untagged(message)
-        return [ToSession(key, line) for key in sorted(self._talk.subscriptions.holders(uri))]
+        return self._talk.tell_updated(self._talk.subscriptions.holders(uri), jsonrpc.parse(untagged(message)))
 
     def _ended(self, uri: str, error: Members | None) -> list[Command]:
         del self._uris[uri]

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from supervisord_mcp.protocol.attachment import State
-from supervisord_mcp.protocol.commands import Demand, Remember
 from supervisord_mcp.protocol.framing import LineSplitter, Oversized
 from tests.kit.conversation import (
     Talk,
@@ -670,19 +668,6 @@ def test_pitfall_59_unknown_meta_survives_in_both_directions() -> None:
         talk.server.answers(asked, {"_meta": {"vendor/w": "ä"}})
         a.hears({**note, "params": {"progressToken": "t", "progress": 1, "_meta": {"vendor/z": 1}}})
         a.hears(result(1, {"_meta": {"vendor/w": "ä"}}))
-
-
-def test_pitfall_60_a_probe_starts_nothing_and_is_no_session() -> None:
-    with Talk() as talk:
-        probe = talk.joins("probe")
-        probe.says(request("server-discover-probe-1", "server/discover", {"_meta": {}}))
-        probe.hears(error("server-discover-probe-1", -32601))
-        assert not talk.did(Demand)
-        assert not talk.did(Remember)
-        assert talk.mux.state(probe.key) == State()
-        assert not talk.mux.busy
-        probe.leaves()
-        talk.server.hears_nothing()
 
 
 def test_pitfall_63_subscribing_twice_and_leaving_once_is_told_to_the_child() -> None:
