@@ -10,10 +10,13 @@ from hypothesis import given
 from msgspec import Raw
 
 from supervisord_mcp.protocol import jsonrpc
+from supervisord_mcp.protocol.callbacks import Shared
 from supervisord_mcp.protocol.eras import parking
+from supervisord_mcp.protocol.profiles import Profile
 from tests.kit.conversation import (
     MCP,
     SERVER,
+    Host,
     Json,
     Talk,
     cancelled,
@@ -31,6 +34,7 @@ ALL: dict[str, Any] = {"roots": {}, "sampling": {"tools": {}}, "elicitation": {"
 FORM = {"message": "who?", "requestedSchema": {"type": "object", "properties": {}}}
 ACCEPTED = {"action": "accept", "content": {"name": "x"}}
 SOON = parking.GATHERING
+PROFILE = Profile(("elicitation.form",))
 CALL = {"name": "ask", "arguments": {"a": [1, {"b": None}]}}
 
 
@@ -605,3 +609,90 @@ def test_a_question_for_a_call_that_is_not_there_is_refused() -> None:
 
 def _asked(identity: str) -> jsonrpc.Message:
     return jsonrpc.parse(json.dumps(request(identity, "elicitation/create", FORM)).encode())
+
+
+# Children that several hosts share (6.1 D7, 6.3)
+
+
+def shared(talk: Talk) -> tuple[Host, Host]:
+    """Two modern hosts at one child."""
+    talk.child_runs()
+    return talk.joins("a"), talk.joins("b")
+
+
+def heard_call(talk: Talk) -> Any:
+    """The child hears a call."""
+    return talk.server.hears(request(..., "tools/call", {**CALL, "_meta": {"traceparent": ...}}))
+
+
+def test_calls_of_modern_hosts_wait_for_their_turn() -> None:
+    with Talk(relay=Shared(PROFILE, serialized=True)) as talk:
+        a, b = shared(talk)
+        a.says(tool(1))
+        first = heard_call(talk)
+        b.says(tool(1), tool(2), tool(3))
+        talk.server.says(request("q", "elicitation/create", FORM))
+        talk.passes(SOON)
+        state = a.hears(result(1, ...))["result"]["requestState"]
+        b.says(cancelled(2))
+        a.says(retry(2, state, {"r1": ACCEPTED}))
+        talk.server.hears(result("q", ACCEPTED))
+        talk.server.answers(first)
+        a.hears(completed(2))
+        second, third = heard_call(talk), heard_call(talk)
+        talk.server.answers(third)
+        talk.server.answers(second)
+        b.hears(completed(3), completed(1))
+        assert not talk.mux.busy
+
+
+def test_a_call_that_no_longer_waits_lets_the_next_one_go() -> None:
+    with Talk(relay=Shared(PROFILE, serialized=True)) as talk:
+        a, b = shared(talk)
+        c = talk.joins("c")
+        a.says(tool(1))
+        first = heard_call(talk)
+        b.says(tool(1))
+        a.says(tool(2))
+        b.says(cancelled(1))
+        second = heard_call(talk)
+        c.says(tool(1))
+        a.says(cancelled(1), cancelled(2))
+        talk.server.hears(cancelled(first["id"]), cancelled(second["id"]))
+        third = heard_call(talk)
+        talk.server.answers(third)
+        c.hears(completed(1))
+        assert not talk.mux.busy
+
+
+def test_a_trace_tells_whose_call_is_parked() -> None:
+    with Talk(relay=Shared(PROFILE, serialized=False)) as talk:
+        a, b = shared(talk)
+        a.says(tool(1))
+        b.says(tool(1))
+        first, second = heard_call(talk), heard_call(talk)
+        talk.server.says(request("q", "elicitation/create", {**FORM, "_meta": second["params"]["_meta"]}))
+        talk.passes(SOON)
+        state = b.hears(result(1, ...))["result"]["requestState"]
+        talk.server.answers(first)
+        a.hears(completed(1))
+        b.says(retry(2, state, {"r1": ACCEPTED}))
+        talk.server.hears(result("q", ACCEPTED))
+        talk.server.answers(second)
+        b.hears(completed(2))
+        assert not talk.mux.busy
+
+
+def test_a_child_that_is_stopped_keeps_who_waits_for_the_next_one() -> None:
+    with Talk(relay=Shared(PROFILE, serialized=True)) as talk:
+        a, b = shared(talk)
+        a.says(tool(1))
+        first = heard_call(talk)
+        b.says(tool(1))
+        talk.child_stops()
+        talk.server.answers(first)
+        a.hears(completed(1))
+        talk.child_dies()
+        talk.child_runs()
+        talk.server.answers(heard_call(talk))
+        b.hears(completed(1))
