@@ -88,6 +88,15 @@ class ModernSide(Protocol):
     def send(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         """Send a call whose turn has come."""
 
+    def list_changed(self, kind: str, asked: bool | None) -> list[Command]:
+        """A list changed: tell the listens for it."""
+
+    def child_ready(self) -> list[Command]:
+        """A child is there."""
+
+    def notified(self, message: Message) -> list[Command] | None:
+        """A modern child sent a notification; return None if it is for no listen of a modern host."""
+
     def levels(self) -> list[str]:
         """The log levels of the requests in flight."""
 
@@ -96,10 +105,7 @@ class ModernSide(Protocol):
 
 
 class Listens(Protocol):
-    """The open listens of modern hosts (`eras.listening`)."""
-
-    def list_changed(self, kind: str, asked: bool | None) -> list[Command]:
-        """A list changed."""
+    """The listens of modern hosts at a legacy child (`eras.listening`)."""
 
     def updated(self, keys: Iterable[ListenKey], message: Message) -> list[Command]:
         """A resource changed that these listens hold."""
@@ -306,7 +312,7 @@ class Conversation:
             if asked is None or attachment.lists.saw(kind) is asked
             for command in attachment.list_changed(kind)
         ]
-        return [*commands, *self.modern_hosts.listening.list_changed(kind, asked)]
+        return [*commands, *self.modern_hosts.list_changed(kind, asked)]
 
     def raise_level(self, coming: str | None = None) -> list[Command]:
         """Bring the child to the most verbose level that any host wants; only a change is sent (pitfall 26).

@@ -33,8 +33,8 @@ class Multiplexer:
 
     def __init__(self, server: str, *, entropy: Entropy, relay: Rules = False, known: Catalogue | None = None) -> None:
         self._talk = Conversation(server, relay=relay, known=known, entropy=entropy)
-        self._talk.bridge = ModernChild(self._talk)
-        self._modern = ModernHosts(self._talk)
+        self._talk.bridge = bridge = ModernChild(self._talk)
+        self._modern = ModernHosts(self._talk, bridge.cache)
         self._downstream = Downstream(self._talk, self._modern)
         self._upstream = Upstream(self._talk)
 
@@ -76,6 +76,7 @@ class Multiplexer:
             talk.held
             or talk.callbacks
             or talk.bridge
+            or self._modern.tunnels.busy
             or talk.subscriptions
             or talk.tasks
             or any(pending.session is not None for pending in talk.pending.values())
@@ -199,7 +200,7 @@ class Multiplexer:
     def _outlives_child(self, attachment: Attachment, identity: bytes) -> bool:
         """Whether an open request goes on without a child: it waits for the next one, or it listens."""
         held = self._talk.held.find(attachment.key, identity)
-        return held is not None or self._modern.listening.holds(attachment.key, identity)
+        return held is not None or self._modern.holds(attachment.key, identity)
 
     def fail_held(self, text: str, data: Any = None) -> list[Command]:
         """No child will come for now: answer everything that waits for one."""

@@ -171,6 +171,7 @@ class Upstream:
     def _resume(self) -> list[Command]:
         """The child is ready: it gets what hosts had set, then what was held for it, in order."""
         commands = [*self._talk.raise_level(), *self._talk.replay_subscriptions()]
+        commands += self._talk.modern_hosts.child_ready()
         for held in self._talk.held.take():
             attachment, message = self._talk.sessions[held.session], held.message
             if message.id is None:
@@ -191,7 +192,8 @@ class Upstream:
         if message.method == "notifications/progress":
             return self._progress(message)
         if self._talk.modern:
-            return self._talk.bridge.notified(message)
+            told = self._talk.modern_hosts.notified(message)
+            return self._talk.bridge.notified(message) if told is None else told
         match message.method:
             case "notifications/message":
                 return self._log(message)

@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 
 from msgspec import Raw
 
-from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.catalogue import items_of
 from supervisord_mcp.protocol.commands import Command, Dropped, Opened, SessionKey, ToSession
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras.envelope import MISSING_CAPABILITY, SERVER_INFO, SUBSCRIPTION_ID, Envelope, Fault
@@ -25,6 +23,7 @@ from supervisord_mcp.protocol.subscriptions import ListenKey
 
 #: How many listens one host may have open (protocol.md 3.7).
 MAX_LISTENS = 1024
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 #: The extension that a filter by tasks needs.
 TASKS = "io.modelcontextprotocol/tasks"
 
@@ -38,10 +37,11 @@ _FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a listen asks for: the capabilities whose lists change, and resources, in the order of the request."""
+    """What a listen asks for: the capabilities whose lists change, resources in the order of the request, and tasks."""
 
     kinds: tuple[str, ...]
     uris: tuple[str, ...]
+    tasks: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -52,20 +52,11 @@ class Listen:
     """
 
     key: ListenKey
-    kinds: tuple[str, ...]
-    uris: tuple[str, ...]
+    wanted: Filter
     waiting: set[str] = field(default_factory=set)
     granted: set[str] = field(default_factory=set)
     owed: list[ToSession] = field(default_factory=list)
     acknowledged: bool = False
-
-    def honoured(self) -> bytes:
-        """Return the part of the filter that is honoured."""
-        told: dict[str, object] = {flag: True for flag, kind in _FLAGS.items() if kind in self.kinds}
-        uris = [uri for uri in self.uris if uri in self.granted]
-        if uris:
-            told["resourceSubscriptions"] = uris
-        return jsonrpc.text_of(told)
 
 
 def read(message: Message, said: Envelope) -> Filter | Fault:
@@ -81,14 +72,42 @@ def read(message: Message, said: Envelope) -> Filter | Fault:
             return Fault(jsonrpc.INVALID_PARAMS, f"notifications.{flag} must be true or false")
         if value == b"true":
             kinds.append(kind)
-    items = wanted.get("resourceSubscriptions", Raw(b"[]"))
-    uris = [jsonrpc.string_of(item) for item in items_of(items)]
-    if not isinstance(jsonrpc.value_of(items), list) or None in uris:
-        return Fault(jsonrpc.INVALID_PARAMS, "notifications.resourceSubscriptions must be a list of strings")
-    if "taskIds" in wanted and TASKS not in (said.capabilities.get("extensions") or {}):
+    names: dict[str, tuple[str, ...]] = {}
+    for key in ("resourceSubscriptions", "taskIds"):
+        found = jsonrpc.value_of(wanted.get(key, b"[]"))
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            return Fault(jsonrpc.INVALID_PARAMS, f"notifications.{key} must be a list of strings")
+        names[key] = tuple(dict.fromkeys(found))
+    if "taskIds" in wanted and not declares(said, TASKS):
         data: dict[str, object] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
         return Fault(MISSING_CAPABILITY, "notifications.taskIds needs the tasks extension", data)
-    return Filter(tuple(kinds), tuple(dict.fromkeys(uri for uri in uris if uri is not None)))
+    return Filter(tuple(kinds), names["resourceSubscriptions"], names["taskIds"])
+
+
+def declares(said: Envelope, extension: str) -> bool:
+    """Whether a request declares an extension."""
+    extensions = said.capabilities.get("extensions")
+    return isinstance(extensions, dict) and extension in extensions
+
+
+def acknowledgement(honoured: Filter) -> Message:
+    """Return the first message of a listen, which says what is honoured of its filter."""
+    told: dict[str, object] = {flag: True for flag, kind in _FLAGS.items() if kind in honoured.kinds}
+    if honoured.uris:
+        told["resourceSubscriptions"] = honoured.uris
+    params = jsonrpc.text_of({"notifications": told})
+    return jsonrpc.parse(jsonrpc.notification_line(ACKNOWLEDGED, params))
+
+
+def final(attachment: Attachment, identity: bytes, server: Text | None) -> list[Command]:
+    """End a listen for its host: with a result, and only then as cancelled (0.1#1, pitfall 62)."""
+    meta: dict[str, Text] = {SUBSCRIPTION_ID: identity}
+    if server is not None:
+        meta[SERVER_INFO] = server
+    result = jsonrpc.object_text({"resultType": b'"complete"', "_meta": jsonrpc.object_text(meta)})
+    params = jsonrpc.object_text({"requestId": identity})
+    cancelled = ToSession(attachment.key, jsonrpc.notification_line("notifications/cancelled", params))
+    return [*attachment.answer(identity, jsonrpc.result_line(identity, result)), cancelled]
 
 
 def tagged(message: Message, identity: bytes) -> bytes:
@@ -114,20 +133,15 @@ class Listening:
         listen = self._listens.get(ListenKey(session, identity))
         return listen is not None and listen.acknowledged
 
-    def needs_child(self, wanted: Filter) -> bool:
-        """Whether only the child can say what is honoured; list changes are told by the daemon itself."""
-        return bool(wanted.uris) or self._talk.discovery.handshake is None
+    def count(self, session: SessionKey) -> int:
+        """Return how many listens a host has."""
+        return sum(key.session == session for key in self._listens)
 
     def open(self, attachment: Attachment, wanted: Filter, identity: bytes) -> list[Command]:
-        """A host listens: subscribe what it asks for, and acknowledge once that is answered.
-
-        Raise `FramingError` if it has too many listens.
-        """
-        if sum(key.session == attachment.key for key in self._listens) >= MAX_LISTENS:
-            raise FramingError("Subscription limit reached", jsonrpc.INTERNAL_ERROR)
+        """A host listens: subscribe what it asks for, and acknowledge once that is answered."""
         offered = self._talk.discovery.capabilities
         key = ListenKey(attachment.key, identity)
-        listen = Listen(key, tuple(kind for kind in wanted.kinds if kind in offered), wanted.uris)
+        listen = Listen(key, Filter(tuple(kind for kind in wanted.kinds if kind in offered), wanted.uris))
         self._listens[key] = listen
         commands: list[Command] = [] if identity in attachment.open else [Opened(attachment.key, identity)]
         attachment.open[identity] = None
@@ -152,10 +166,10 @@ class Listening:
 
     def _acknowledge(self, listen: Listen) -> list[Command]:
         listen.acknowledged = True
-        params = jsonrpc.object_text({"notifications": listen.honoured()})
-        line = jsonrpc.notification_line("notifications/subscriptions/acknowledged", params)
+        uris = tuple(uri for uri in listen.wanted.uris if uri in listen.granted)
+        told = tagged(acknowledgement(Filter(listen.wanted.kinds, uris)), listen.key.identity)
         owed, listen.owed = listen.owed, []
-        return [ToSession(listen.key.session, tagged(jsonrpc.parse(line), listen.key.identity)), *owed]
+        return [ToSession(listen.key.session, told), *owed]
 
     # What listens are told
 
@@ -167,7 +181,8 @@ class Listening:
             (
                 listen
                 for listen in self._listens.values()
-                if kind in listen.kinds and (asked is None or sessions[listen.key.session].lists.saw(kind) is asked)
+                if kind in listen.wanted.kinds
+                and (asked is None or sessions[listen.key.session].lists.saw(kind) is asked)
             ),
             message,
         )
@@ -197,24 +212,12 @@ class Listening:
         return [*self._close(listen), Dropped(attachment.key, identity), *attachment.forget(identity)]
 
     def end(self, session: SessionKey) -> list[Command]:
-        """End the listens of a host for good: with a result, and only then as cancelled (pitfall 62)."""
+        """End the listens of a host for good."""
+        attachment, server = self._talk.sessions[session], self._talk.discovery.server_info
         commands: list[Command] = []
         for listen in [listen for key, listen in self._listens.items() if key.session == session]:
-            identity = listen.key.identity
-            commands += self._close(listen)
-            commands += self._talk.sessions[session].answer(
-                identity, jsonrpc.result_line(identity, self._final(listen))
-            )
-            params = jsonrpc.object_text({"requestId": identity})
-            commands.append(ToSession(session, jsonrpc.notification_line("notifications/cancelled", params)))
+            commands += [*self._close(listen), *final(attachment, listen.key.identity, server)]
         return commands
-
-    def _final(self, listen: Listen) -> bytes:
-        meta: dict[str, Text] = {SUBSCRIPTION_ID: listen.key.identity}
-        server = self._talk.discovery.server_info
-        if server is not None:
-            meta[SERVER_INFO] = server
-        return jsonrpc.object_text({"resultType": b'"complete"', "_meta": jsonrpc.object_text(meta)})
 
     def leave(self, session: SessionKey) -> list[Command]:
         """A host is gone, and so are its listens."""

@@ -226,8 +226,9 @@ class ModernChild:
             return [Note("message", line.decode(errors="replace").strip())]
         return [ToSession(wanting[0], line, Weight.DROPPABLE)]
 
-    @staticmethod
-    def _wants(attachment: Attachment, rank: int) -> bool:
+    def _wants(self, attachment: Attachment, rank: int) -> bool:
+        if attachment.era == "modern":
+            return self._talk.modern_hosts.shows(attachment.key, rank)
         return attachment.level is not None and rank >= mcp.LEVELS[attachment.level]
 
 

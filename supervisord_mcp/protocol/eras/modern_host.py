@@ -1,8 +1,9 @@
-"""Hosts of the modern era at a legacy child (protocol.md 6.4, column MC to LS; 6.9).
+"""Hosts of the modern era (protocol.md 6.4, column MC to LS; 6.9).
 
-Every request of such a host carries its revision and capabilities, which are checked here, since the child knows
-nothing of them; it goes on without them, and what comes back is completed. What the child asks in return is parked
-(`parking`), and what it tells unasked is told on listens (`listening`).
+Every request of such a host carries its revision and capabilities, which are checked here, since not every child checks
+them and a legacy one knows nothing of them. To such a child it goes on without them, and what comes back is completed.
+What the child asks in return is parked (`parking`), and what it tells unasked is told on listens (`listening`). A child
+of their own era gets what they say as it is (`modern_relay`, `tunnels`).
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from supervisord_mcp.protocol import conversion, jsonrpc, mcp, requests
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, SessionKey
 from supervisord_mcp.protocol.conversation import Conversation
-from supervisord_mcp.protocol.eras import envelope, listening
+from supervisord_mcp.protocol.eras import envelope, listening, modern_relay
+from supervisord_mcp.protocol.eras.cache import Cache
 from supervisord_mcp.protocol.eras.envelope import Envelope, Fault
-from supervisord_mcp.protocol.eras.listening import Listening
+from supervisord_mcp.protocol.eras.listening import MAX_LISTENS, Listening
+from supervisord_mcp.protocol.eras.modern_relay import BY_TASK, ModernRelay, Relayed
 from supervisord_mcp.protocol.eras.parking import PARKABLE, RETRY, STALE, Call, Parking, takes
+from supervisord_mcp.protocol.eras.tunnels import Tunnels
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 
 #: Requests of the handshake era that do not exist in the modern one (protocol.md 1.1, 3.14).
 GONE = frozenset(
     {
         *("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
-        # The tasks of 2025-11-25 are not those of the extension, which is not offered for such a server (6.4).
-        *("tasks/get", "tasks/list", "tasks/result", "tasks/cancel", "tasks/update"),
+        # The tasks of 2025-11-25 are not those of the extension, which has no such requests.
+        *("tasks/list", "tasks/result"),
     }
 )
 #: Parameters that a legacy server must not see: those of a retry, and a wish for a task that must be ignored (3.13).
@@ -40,10 +44,12 @@ Handler = Callable[[Attachment, Message, bytes, Envelope], list[Command]]
 class ModernHosts:
     """What the modern hosts of one conversation say, and what they are told."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: Conversation, cache: Cache) -> None:
         self._talk = conversation
         self.parking = Parking(conversation, self._deliver)
         self.listening = Listening(conversation)
+        self.relay = ModernRelay(conversation, cache)
+        self.tunnels = Tunnels(conversation, cache)
         conversation.modern_hosts = self
         conversation.callbacks.park = self.parking.park
         conversation.callbacks.withdrawn = self.parking.withdrawn
@@ -88,7 +94,8 @@ class ModernHosts:
         said = envelope.read(message)
         if isinstance(said, Fault):
             return self._refuse(attachment, identity, said)
-        if message.method in GONE:
+        if message.method in GONE or (message.method in BY_TASK and self._talk.discovery.discovered is None):
+            # The extension of tasks is not offered for a legacy server, whose tasks are others (6.4).
             text = f"Method not found: {message.method}"
             return self._talk.fail(attachment, identity, jsonrpc.METHOD_NOT_FOUND, text)
         # What the last request said stands for the host where it has to be described as a whole.
@@ -105,6 +112,8 @@ class ModernHosts:
         if identity not in attachment.open:
             return self.parking.cancel(attachment.key, identity)
         told = self.listening.cancel(attachment, identity)
+        if told is None:
+            told = self.tunnels.cancel(attachment, identity)
         if told is not None:
             return told
         commands: list[Command] = []
@@ -114,6 +123,7 @@ class ModernHosts:
             if self._talk.turns.drop(attachment.key, identity):
                 commands += self._talk.turns.go_on()
         else:
+            self.relay.cancel(upstream)
             commands += [*self.parking.give_up(upstream), *self._talk.cancel_upstream(upstream, params)]
         return [*commands, Dropped(attachment.key, identity), *attachment.forget(identity), *self._talk.raise_level()]
 
@@ -122,6 +132,8 @@ class ModernHosts:
     def _pass_on(self, attachment: Attachment, message: Message, identity: bytes, said: Envelope) -> list[Command]:
         if not self._talk.ready:
             return self._talk.hold(attachment, message, identity)
+        if self._talk.modern:
+            return self.relay.request(attachment, message, identity, said)
         if self._talk.callbacks.serialized and message.method in mcp.CALLBACK_METHODS:
             return self._talk.turns.send(attachment, message, identity)
         return self._send(attachment, message, identity, said)
@@ -136,17 +148,30 @@ class ModernHosts:
         assert isinstance(said, Envelope)
         return self._send(attachment, message, identity, said)
 
-    def _discover(self, attachment: Attachment, message: Message, identity: bytes, _: Envelope) -> list[Command]:
-        if self._talk.discovery.handshake is None:
-            return self._talk.hold(attachment, message, identity)
-        return self._talk.succeed(attachment, identity, discovered(self._talk.discovery.handshake))
+    def _discover(self, attachment: Attachment, message: Message, identity: bytes, said: Envelope) -> list[Command]:
+        found = self._talk.discovery
+        if found.handshake is None or (self._talk.ready and self._talk.modern):
+            return self._pass_on(attachment, message, identity, said)
+        if found.discovered is not None:
+            # What the server said last time may be old by now, so it is not to be kept.
+            return self._talk.succeed(attachment, identity, modern_relay.discovered(found.discovered, ttlMs=b"0"))
+        return self._talk.succeed(attachment, identity, discovered(found.handshake))
 
     def _listen(self, attachment: Attachment, message: Message, identity: bytes, said: Envelope) -> list[Command]:
         wanted = listening.read(message, said)
         if isinstance(wanted, Fault):
             return self._refuse(attachment, identity, wanted)
-        if not self._talk.ready and self.listening.needs_child(wanted):
+        if self.listening.count(attachment.key) + self.tunnels.count(attachment.key) >= MAX_LISTENS:
+            raise FramingError("Subscription limit reached", jsonrpc.INTERNAL_ERROR)
+        if self._talk.ready:
+            if self._talk.modern:
+                return self.tunnels.open(attachment, message, wanted, identity)
+            return self.listening.open(attachment, wanted, identity)
+        if wanted.uris or wanted.tasks or self._talk.discovery.handshake is None:
             return self._talk.hold(attachment, message, identity)
+        # Changes of lists are noticed when the next child starts; none is started to hear of them.
+        if self._talk.discovery.discovered is not None:
+            return self.tunnels.open_without_child(attachment, message, wanted, identity)
         return self.listening.open(attachment, wanted, identity)
 
     def _list(self, attachment: Attachment, message: Message, identity: bytes, said: Envelope) -> list[Command]:
@@ -160,6 +185,8 @@ class ModernHosts:
             attachment.lists.asked(message.method, None)
             server = self._talk.discovery.server_info
             return self._talk.succeed(attachment, identity, conversion.to_modern(message.method, stored, server))
+        if self._talk.modern:
+            return self.relay.request(attachment, message, identity, said)
         refused = self._talk.begin_list(attachment, message, identity)
         if refused:
             return refused
@@ -172,7 +199,7 @@ class ModernHosts:
             taken = self.parking.retry(attachment, message, said, call)
             if taken is not None:
                 return taken
-        elif "requestState" in params and self._talk.ready:
+        elif "requestState" in params and self._talk.ready and not self._talk.modern:
             raise FramingError(STALE, jsonrpc.INVALID_PARAMS)
         if call is not None:
             # The state was good once; what is sent now is a call anew.
@@ -241,26 +268,45 @@ class ModernHosts:
 
     def shows(self, session: SessionKey, rank: int) -> bool:
         """Whether a log message of that rank, which is about a call of this host, is shown to it (pitfall 27)."""
+        active: list[Call | Relayed] = [*self.relay.calls.values()]
+        active += [call for call in self.parking.calls.values() if not (call.parked and call.parked.state)]
         return any(
-            call.session == session
-            and call.said.level is not None
-            and not (call.parked and call.parked.state)
-            and rank >= mcp.LEVELS[call.said.level]
-            for call in self.parking.calls.values()
+            call.session == session and call.said.level is not None and rank >= mcp.LEVELS[call.said.level]
+            for call in active
         )
+
+    def list_changed(self, kind: str, asked: bool | None) -> list[Command]:
+        """A list changed: tell the listens for it, of all hosts or of those that have (or have not) asked for it."""
+        return [*self.listening.list_changed(kind, asked), *self.tunnels.list_changed(kind, asked)]
+
+    def holds(self, session: SessionKey, identity: bytes) -> bool:
+        """Whether that request is a listen that outlives the child."""
+        return self.listening.holds(session, identity) or self.tunnels.holds(session, identity)
+
+    def notified(self, message: Message) -> list[Command] | None:
+        """A modern child sent a notification; return None if it is for no listen of a modern host."""
+        return self.tunnels.notified(message)
+
+    def child_ready(self) -> list[Command]:
+        """A child is there, of whichever era."""
+        return self.tunnels.child_ready() if self._talk.modern else self.tunnels.end_all()
 
     def leave(self, session: SessionKey) -> list[Command]:
         """A host is gone."""
-        return [*self.parking.leave(session), *self.listening.leave(session)]
+        self.relay.leave(session)
+        return [*self.parking.leave(session), *self.listening.leave(session), *self.tunnels.leave(session)]
 
     def dismiss(self, session: SessionKey) -> list[Command]:
         """A host is told that everything it waits for is over; here its listens end, as they should (pitfall 62)."""
-        return [*self.parking.leave(session), *self.listening.end(session)]
+        self.relay.leave(session)
+        return [*self.parking.leave(session), *self.listening.end(session), *self.tunnels.end(session)]
 
     def child_lost(self) -> None:
         """The child is gone; who waited for it is told so elsewhere."""
         self.parking.child_lost()
         self.listening.child_lost()
+        self.relay.child_lost()
+        self.tunnels.child_lost()
 
 
 def discovered(handshake: Text) -> bytes:

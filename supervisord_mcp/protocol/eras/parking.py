@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
-from supervisord_mcp.protocol import jsonrpc
+from supervisord_mcp.protocol import jsonrpc, requests
 from supervisord_mcp.protocol.asking import input_request
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.callbacks import refusal
@@ -110,7 +110,7 @@ class Parking:
         if call is None or call.session != session or call.method not in PARKABLE:
             text = f"{message.method} came during a request that cannot ask anybody"
             return [ToServer(jsonrpc.error_line(message.id, jsonrpc.METHOD_NOT_FOUND, text))]
-        fault = _refused(call.said.capabilities, message)
+        fault = refused(call.said.capabilities, message.method, message.params())
         if fault is not None:
             return [ToServer(jsonrpc.error_line(message.id, *fault))]
         entry = input_request(message.method, message.members.get("params"))
@@ -192,7 +192,7 @@ class Parking:
         if call.session != attachment.key or call.method != message.method or not same(call.params, params):
             raise FramingError(STALE, jsonrpc.INVALID_PARAMS)
         answers = _answers(params, parked)
-        given = token(params)
+        given = requests.token(params)
         self._unpark(parked)
         call.identity, call.said = identity, said
         if parked.outcome is not None:
@@ -320,17 +320,6 @@ def _canonical(text: Text) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def token(params: Members) -> bytes | None:
-    """Given the parameters of a request, return its progress token. Raise `FramingError` if it is none."""
-    raw = jsonrpc.members_of(params.get("_meta")).get("progressToken", jsonrpc.NULL)
-    if raw == jsonrpc.NULL:
-        return None
-    text = bytes(raw)
-    if not jsonrpc.valid_id(text):
-        raise FramingError("progressToken must be a string or an integer", jsonrpc.INVALID_PARAMS)
-    return text
-
-
 def _answers(params: Members, parked: Parked) -> dict[str, Text]:
     """Return what a retry answers of what was asked. Raise `FramingError` if an answer is none of its kind."""
     raw = params.get("inputResponses")
@@ -359,19 +348,19 @@ def _fits(method: str, answer: Text) -> bool:
             return "content" in value and jsonrpc.string_of(value.get("role")) is not None
 
 
-def _refused(capabilities: dict[str, Any], message: Message) -> tuple[int, str] | None:
+def refused(capabilities: dict[str, Any], method: str, params: Members) -> tuple[int, str] | None:
     """Return why a request's own capabilities do not allow a question (pitfall 33): the code and the text."""
-    match message.method:
+    match method:
         case "roots/list" if "roots" in capabilities:
             return None
         case "sampling/createMessage" if "sampling" in capabilities:
             return None
         case "elicitation/create" if "elicitation" in capabilities:
-            mode = jsonrpc.string_of(message.params().get("mode")) or "form"
+            mode = jsonrpc.string_of(params.get("mode")) or "form"
             if takes(capabilities, mode):
                 return None
             return jsonrpc.INVALID_PARAMS, f"the client does not support elicitation in mode {mode}"
-    return jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method} (the client does not offer it)"
+    return jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method} (the client does not offer it)"
 
 
 def takes(capabilities: dict[str, Any], mode: str) -> bool:
