@@ -45,11 +45,16 @@ STALE = "Invalid or expired requestState"
 
 @dataclass(slots=True)
 class Question:
-    """A request of the child that waits for the retry: its id as raw text, its method, its entry for the host."""
+    """A request of the child that waits for the retry: its id as raw text (empty: none), and what it asks."""
 
     identity: bytes
     method: str
     entry: bytes
+
+    @property
+    def params(self) -> Members:
+        """The parameters, as the host sees them."""
+        return jsonrpc.members_of(jsonrpc.members_of(self.entry).get("params"))
 
 
 @dataclass(slots=True)
@@ -198,17 +203,29 @@ class Parking:
         if parked.outcome is not None:
             call.parked = None
             return self._deliver(call, parked.outcome)
-        commands: list[Command] = []
-        for key, answer in answers.items():
-            question = parked.questions.pop(key)
-            if question.identity:
-                commands.append(ToServer(jsonrpc.result_line(question.identity, answer)))
+        commands = self._hand_on(parked, answers, said)
         if parked.questions:
             return [*commands, *self._tell(call)]
         call.parked = None
         if call.upstream is None:
             return None
         return [*self._bind(attachment, call, given), *commands]
+
+    @staticmethod
+    def _hand_on(parked: Parked, answers: dict[str, Text], said: Envelope) -> list[Command]:
+        """Answer the child what the retry answers, and what the retry cannot be asked any more (pitfall 33)."""
+        commands: list[Command] = []
+        for key, question in list(parked.questions.items()):
+            if key in answers:
+                told = jsonrpc.result_line(question.identity, answers[key])
+            elif (fault := refused(said.capabilities, question.method, question.params)) is not None:
+                told = jsonrpc.error_line(question.identity, *fault)
+            else:
+                continue
+            del parked.questions[key]
+            if question.identity:
+                commands.append(ToServer(told))
+        return commands
 
     def _bind(self, attachment: Attachment, call: Call, given: bytes | None) -> list[Command]:
         """A retry, with its own progress token, waits from now on for the answer to the call that was parked."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from supervisord_mcp.protocol.attachment import State
+from supervisord_mcp.protocol.callbacks import Rules, Shared
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import Demand, Remember
 from supervisord_mcp.protocol.eras import modern_host
+from supervisord_mcp.protocol.profiles import Profile
 from tests.kit.conversation import (
     MCP,
     MODERN,
@@ -26,7 +31,10 @@ from tests.kit.conversation import (
     request,
     result,
 )
+from tests.protocol.eras.throng import Throng
 
+PROFILE = Profile(("elicitation.form",))
+RULES: tuple[Rules, ...] = (False, True, Shared(PROFILE, serialized=True), Shared(PROFILE, serialized=False))
 CACHE = {"ttlMs": 0, "cacheScope": "private"}
 KNOWN = Catalogue(
     b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"tasks":{},"resources":{"subscribe":true}},'
@@ -45,6 +53,18 @@ def modern_call(identity: Any, name: str = "echo", **envelope: Any) -> dict[str,
 
 def era(talk: Talk, host: Host) -> str | None:
     return talk.mux._talk.sessions[host.key].era
+
+
+@given(st.integers(0, 1 << 64), st.integers(0, 150), st.sampled_from(RULES))
+def test_nothing_crosses_and_nothing_is_left(seed: int, moves: int, rules: Rules) -> None:
+    # Drawn from a seed: there are too many choices for what hypothesis would make of them.
+    throng = Throng(rules, Random(seed))
+    throng.start()
+    throng.join()
+    for _ in range(moves):
+        throng.move()
+    throng.settle()
+    throng.go()
 
 
 # The era of a host (6.9)
