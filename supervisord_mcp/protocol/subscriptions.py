@@ -153,8 +153,9 @@ class Subscriptions:
         return entry is not None and entry.asking
 
     def lost(self, uri: str) -> None:
-        """The server ended a subscription that hosts hold; it can be asked for again (`to_replay`)."""
-        self._by_uri[uri].confirmed = False
+        """The server ended a subscription; where it is still held it can be asked for again (`to_replay`)."""
+        if uri in self._by_uri:
+            self._by_uri[uri].confirmed = False
 
     def to_replay(self) -> list[str]:
         """Return the URIs to subscribe again at a new child, and note that they are being asked for."""

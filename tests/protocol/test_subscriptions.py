@@ -183,3 +183,12 @@ def test_one_question_at_a_time_and_the_server_holds_what_is_wanted(moves: list[
         assert min(waiting.values(), default=0) >= 0
         assert not +waiting or asking
         assert held or asking or not subscriptions
+
+
+def test_a_subscription_that_nobody_holds_can_end_unnoticed() -> None:
+    subscriptions = Subscriptions()
+    subscriptions.lost("u")
+    subscriptions.subscribe(1, b"1", "u")
+    subscriptions.accepted("u")
+    subscriptions.lost("u")
+    assert subscriptions.to_replay() == ["u"]

@@ -228,7 +228,8 @@ class ModernHosts:
     def _answered(self, upstream: int, answer: Message) -> list[Command]:
         call, commands = self.parking.finished(upstream, answer)
         if call.parked is None:
-            commands += [*self._deliver(call, answer), *self._talk.turns.go_on()]
+            commands += self._deliver(call, answer)
+        commands += self._talk.turns.go_on()
         return commands if call.said.level is None else [*commands, *self._talk.raise_level()]
 
     def _deliver(self, call: Call, answer: Message) -> list[Command]:

@@ -646,6 +646,21 @@ def test_calls_of_modern_hosts_wait_for_their_turn() -> None:
         assert not talk.mux.busy
 
 
+def test_an_outcome_that_is_kept_lets_the_next_one_go() -> None:
+    with Talk(relay=Shared(PROFILE, serialized=True)) as talk:
+        a, b = shared(talk)
+        a.says(tool(1))
+        first = heard_call(talk)
+        talk.server.says(request("q", "elicitation/create", FORM))
+        talk.passes(SOON)
+        a.hears(result(1, ...))
+        b.says(tool(1))
+        talk.server.answers(first)
+        talk.server.hears(result("q", {"action": "cancel"}))
+        talk.server.answers(heard_call(talk))
+        b.hears(completed(1))
+
+
 def test_a_call_that_no_longer_waits_lets_the_next_one_go() -> None:
     with Talk(relay=Shared(PROFILE, serialized=True)) as talk:
         a, b = shared(talk)
