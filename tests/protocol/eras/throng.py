@@ -305,7 +305,9 @@ class Throng:
         self._child(request(identity, method, {**FORM, **meta}))
 
     def child_says(self) -> None:
-        """The child says something that nobody asked for."""
+        """The child says something that nobody asked for, once it knows which era it is in."""
+        if not self.talk.mux.ready and self.era == "modern":
+            return
         about = self.luck.choice([*self.asked, *self.answered, {"id": 4711}])
         arguments = (about.get("params") or {}).get("arguments") or {}
         report = progress(about["id"], self.luck.randint(0, 9))
