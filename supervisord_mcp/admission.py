@@ -15,12 +15,13 @@ from typing import TypeAlias
 
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.facts import Facts
-from supervisord_mcp.protocol import jsonrpc, threshold
+from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.anteroom import Admitted, Anteroom, Reply, TurnedAway, Waits
 from supervisord_mcp.protocol.anteroom import Outcome as OfAnteroom
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import Weight
+from supervisord_mcp.protocol.eras import offers
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.profiles import Profile, Root, wants_roots, words_of
 from supervisord_mcp.protocol.threshold import Decided, Threshold, Unknown
@@ -133,7 +134,7 @@ class Admission:
 
     def _discovered(self) -> bytes | None:
         known = self._supervisor.catalogue_of(self._session.facts.server)
-        return None if known is None else threshold.discovered(known)
+        return None if known is None else offers.known(known)
 
     def _enter(self, decided: Decided, state: State | None) -> None:
         """The era and the capabilities of the host are known."""
@@ -161,7 +162,7 @@ class Admission:
         if learnt is None:
             self._follow(self._room.failed(self._trouble))
         else:
-            self._follow(self._room.learnt(threshold.discovered(learnt)))
+            self._follow(self._room.learnt(offers.known(learnt)))
         for identity in self._waiting:
             self._session.dropped(identity)
         self._waiting.clear()

@@ -9,16 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec import Raw
-
 from supervisord_mcp.errors import FramingError
-from supervisord_mcp.protocol import conversion, jsonrpc, mcp, requests, salvage
+from supervisord_mcp.protocol import jsonrpc, requests, salvage
 from supervisord_mcp.protocol.anteroom import Reply, Waits
-from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.eras import envelope
 from supervisord_mcp.protocol.eras.envelope import Fault
 from supervisord_mcp.protocol.framing import Oversized
-from supervisord_mcp.protocol.jsonrpc import Members, Message
+from supervisord_mcp.protocol.jsonrpc import Message
 from supervisord_mcp.protocol.mcp import Era
 
 
@@ -38,25 +35,6 @@ class Unknown:
 
 
 Outcome = Reply | Waits | Decided | Unknown
-
-
-def discovered(known: Catalogue) -> bytes:
-    """Given what is known of a server, return the result of `server/discover` (6.4).
-
-    A legacy server has none of its own: what it said in its handshake is put in the other form.
-    """
-    if known.discovered is not None:
-        return known.discovered
-    members = jsonrpc.members_of(known.handshake)
-    told = mcp.server_capabilities(known.capabilities, mcp.NEWEST_LEGACY)
-    told.pop("tasks", None)
-    result: Members = {
-        "supportedVersions": Raw(jsonrpc.text_of(mcp.MODERN_VERSIONS)),
-        "capabilities": Raw(jsonrpc.text_of(told)),
-    }
-    if "instructions" in members:
-        result["instructions"] = members["instructions"]
-    return bytes(conversion.to_modern("server/discover", jsonrpc.object_text(result), members.get("serverInfo")))
 
 
 class Threshold:
@@ -106,7 +84,7 @@ class Threshold:
             return [Decided("legacy", said.version, said.capabilities, (line,))]
         if message.method == "ping" and not envelope.is_modern(message):
             return [Reply(jsonrpc.result_line(identity, b"{}"))]
-        if message.method != "server/discover" and not envelope.is_modern(message):
+        if message.method != "server/discover" and not envelope.claims(message):
             return [_error(identity, jsonrpc.INVALID_REQUEST, "initialize comes first")]
         meant = envelope.read(message)
         if isinstance(meant, Fault):

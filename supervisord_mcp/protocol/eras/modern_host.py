@@ -17,14 +17,14 @@ from supervisord_mcp.protocol import conversion, jsonrpc, mcp, requests
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, SessionKey
 from supervisord_mcp.protocol.conversation import Conversation
-from supervisord_mcp.protocol.eras import envelope, listening, modern_relay
+from supervisord_mcp.protocol.eras import envelope, listening, offers
 from supervisord_mcp.protocol.eras.cache import Cache
 from supervisord_mcp.protocol.eras.envelope import Envelope, Fault
 from supervisord_mcp.protocol.eras.listening import MAX_LISTENS, Listening
 from supervisord_mcp.protocol.eras.modern_relay import BY_TASK, ModernRelay, Relayed
 from supervisord_mcp.protocol.eras.parking import PARKABLE, RETRY, STALE, Call, Parking, takes
 from supervisord_mcp.protocol.eras.tunnels import Tunnels
-from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
+from supervisord_mcp.protocol.jsonrpc import Message, Text
 
 #: Requests of the handshake era that do not exist in the modern one (protocol.md 1.1, 3.14).
 GONE = frozenset(
@@ -71,7 +71,7 @@ class ModernHosts:
             return self._heard(attachment, message)
         if message.method == "server/discover" and message.id is not None:
             return self._request(attachment, message, message.id)
-        if message.id is None or message.method in (None, "initialize") or not _claims_modern(message):
+        if message.id is None or message.method in (None, "initialize") or not envelope.claims(message):
             return None
         attachment.era = "modern"
         attachment.version = mcp.NEWEST_MODERN
@@ -152,10 +152,7 @@ class ModernHosts:
         found = self._talk.discovery
         if found.handshake is None or (self._talk.ready and self._talk.modern):
             return self._pass_on(attachment, message, identity, said)
-        if found.discovered is not None:
-            # What the server said last time may be old by now, so it is not to be kept.
-            return self._talk.succeed(attachment, identity, modern_relay.discovered(found.discovered, ttlMs=b"0"))
-        return self._talk.succeed(attachment, identity, discovered(found.handshake))
+        return self._talk.succeed(attachment, identity, offers.stored(found.handshake, found.discovered))
 
     def _listen(self, attachment: Attachment, message: Message, identity: bytes, said: Envelope) -> list[Command]:
         wanted = listening.read(message, said)
@@ -308,27 +305,3 @@ class ModernHosts:
         self.listening.child_lost()
         self.relay.child_lost()
         self.tunnels.child_lost()
-
-
-def discovered(handshake: Text) -> bytes:
-    """Given the result of a legacy child's `initialize`, return that of `server/discover` (6.4, column MC to LS)."""
-    members = jsonrpc.members_of(handshake)
-    declared = jsonrpc.value_of(members.get("capabilities"))
-    told = mcp.server_capabilities(declared if isinstance(declared, dict) else {}, mcp.NEWEST_LEGACY)
-    told.pop("tasks", None)
-    result: Members = {
-        "supportedVersions": Raw(jsonrpc.text_of(mcp.MODERN_VERSIONS)),
-        "capabilities": Raw(jsonrpc.text_of(told)),
-    }
-    if "instructions" in members:
-        result["instructions"] = members["instructions"]
-    return conversion.to_modern("server/discover", jsonrpc.object_text(result), members.get("serverInfo"))
-
-
-def _claims_modern(message: Message) -> bool:
-    """Whether a request has any part of the envelope: a defective one is told what is missing (pitfall 61)."""
-    try:
-        meta = jsonrpc.members_of(message.params().get("_meta"))
-    except FramingError:
-        return False
-    return any(key in meta for key in envelope.KEYS)

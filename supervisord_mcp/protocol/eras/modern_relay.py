@@ -17,7 +17,7 @@ from supervisord_mcp.protocol import jsonrpc, mcp, requests
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.commands import Command, Opened, SessionKey, ToServer
 from supervisord_mcp.protocol.conversation import Conversation
-from supervisord_mcp.protocol.eras import cache
+from supervisord_mcp.protocol.eras import cache, offers
 from supervisord_mcp.protocol.eras.cache import Cache, Question, Ticket
 from supervisord_mcp.protocol.eras.envelope import MISSING_CAPABILITY, UNSUPPORTED_VERSION, Envelope
 from supervisord_mcp.protocol.eras.listening import TASKS, declares
@@ -85,7 +85,7 @@ class ModernRelay:
     def _again(self, attachment: Attachment, method: str, identity: bytes, known: bytes) -> list[Command]:
         """Answer with what the child said a while ago, for how much of its time is left is not known (3.11)."""
         if method == "server/discover":
-            return self.talk.succeed(attachment, identity, discovered(known, ttlMs=b"0"))
+            return self.talk.succeed(attachment, identity, offers.served(known, ttlMs=b"0"))
         members = jsonrpc.members_of(known)
         self._note_page(attachment, method, members)
         return self.talk.succeed(attachment, identity, jsonrpc.object_text({**members, "ttlMs": b"0"}))
@@ -113,7 +113,7 @@ class ModernRelay:
             if call.ticket is not None and jsonrpc.string_of(members.get("resultType")) in (None, "complete"):
                 kept = self.cache.answered(call.ticket, result)
             if call.method == "server/discover":
-                answer.members["result"] = Raw(discovered(result))
+                answer.members["result"] = Raw(offers.served(result))
             elif jsonrpc.string_of(members.get("resultType")) == "task":
                 pending = Pending(call.session, call.identity, call.method)
                 self.talk.tasks.created(pending, jsonrpc.object_text({"task": result}), upstream)
@@ -192,25 +192,13 @@ def question_of(method: str, params: Members, said: Envelope) -> Question | None
     return cache.question_of(method, params, client)
 
 
-def discovered(result: Text, **other: Text) -> bytes:
-    """Given the result of a modern child's `server/discover`, return it for a host, with other members as given.
-
-    Of the versions only those that the daemon speaks as well are promised (6.4).
-    """
-    members = jsonrpc.members_of(result)
-    theirs = jsonrpc.value_of(members.get("supportedVersions"))
-    versions = [one for one in mcp.MODERN_VERSIONS if isinstance(theirs, list) and one in theirs]
-    return jsonrpc.object_text({**members, "supportedVersions": jsonrpc.text_of(versions), **other})
-
-
 def _served(error: Text) -> Text:
     """Given an error of the child, return it with only those versions that the daemon speaks as well."""
     members = jsonrpc.members_of(error)
     if jsonrpc.value_of(members.get("code")) != UNSUPPORTED_VERSION:
         return error
     data = jsonrpc.members_of(members.get("data"))
-    theirs = jsonrpc.value_of(data.get("supported"))
-    versions = [one for one in mcp.MODERN_VERSIONS if isinstance(theirs, list) and one in theirs]
+    versions = offers.common_versions(data.get("supported"))
     told = jsonrpc.object_text({**data, "supported": jsonrpc.text_of(versions)})
     return jsonrpc.object_text({**members, "data": told})
 

@@ -167,6 +167,19 @@ def test_what_a_retry_leaves_out_is_asked_again_under_the_same_key() -> None:
         bench.nothing_left()
 
 
+def test_what_a_retry_cannot_be_asked_any_more_is_refused() -> None:
+    with Talk(relay=True) as talk:
+        bench = Bench(talk)
+        bench.asks("p")
+        bench.asks("q", "roots/list", None)
+        bench.asks("r")
+        talk.passes(SOON)
+        state = bench.host.hears(result(1, ...))["result"]["requestState"]
+        bench.host.says(retry(2, state, {"r1": ACCEPTED}, capabilities={"roots": {}}))
+        talk.server.hears(result("p", ACCEPTED), error("r", -32601))
+        bench.is_told(2, {"r2": {"method": "roots/list"}})
+
+
 def test_a_child_may_ask_again_in_another_round() -> None:
     with Talk(relay=True) as talk:
         bench = Bench(talk)

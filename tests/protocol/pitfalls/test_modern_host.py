@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import Demand, Remember
 from supervisord_mcp.protocol.eras import parking
+from supervisord_mcp.protocol.eras.probe import Terms
 from tests.kit.conversation import (
     MCP,
     MODERN,
@@ -465,3 +467,148 @@ def test_pitfall_67_a_cursor_of_a_child_that_is_gone_is_refused() -> None:
         talk.child_runs(tools=["a"])
         a.says(modern(2, "tools/list", {"cursor": "2"}))
         a.hears(error(2, -32602))
+
+
+# At a child of their own era
+
+
+TERMS = Terms("modern")
+
+
+def of_their_era(talk: Talk, offered: Json = None) -> None:
+    """A modern child runs; what the daemon asks it for itself is answered or heard."""
+    talk.modern_child_runs(offered or {"tools": {}})
+    while talk.server.inbox:
+        talk.server.hears(...)
+
+
+def test_pitfall_02_ids_and_tokens_of_two_modern_hosts_do_not_cross() -> None:
+    with Talk(terms=TERMS) as talk:
+        of_their_era(talk)
+        a, b = talk.joins("a"), talk.joins("b")
+        a.says(tool(1, meta={"progressToken": 1}))
+        b.says(tool(1, meta={"progressToken": 1}))
+        first, second = talk.server.hears(...), talk.server.hears(...)
+        talk.server.says(progress(second["id"], 1), progress(first["id"], 2))
+        talk.server.answers(second, {"resultType": "complete", "for": "b"})
+        talk.server.answers(first, {"resultType": "complete", "for": "a"})
+        a.hears(progress(1, 2), result(1, {"resultType": "complete", "for": "a"}))
+        b.hears(progress(1, 1), result(1, {"resultType": "complete", "for": "b"}))
+
+
+def test_pitfall_16_a_modern_child_always_gets_an_envelope() -> None:
+    with Talk(terms=TERMS) as talk:
+        of_their_era(talk)
+        a = talk.joins("a")
+        a.says(modern(1, "tools/list"))
+        assert f"{MCP}protocolVersion" in talk.server.hears(request(..., "tools/list", ...))["params"]["_meta"]
+
+
+def test_pitfall_20_the_version_is_checked_though_the_child_does_not() -> None:
+    with Talk(terms=TERMS) as talk:
+        of_their_era(talk)
+        a = talk.joins("a")
+        a.says(tool(1), tool(2, meta={f"{MCP}protocolVersion": "2099-01-01"}))
+        talk.server.answers(talk.server.hears(...), {"resultType": "complete"})
+        a.hears(error(2, -32022, ..., {"supported": [MODERN], "requested": "2099-01-01"}), result(1, ...))
+
+
+@pytest.mark.parametrize("identity", [0, "0", "seven"])
+def test_pitfall_21_the_tag_of_a_relayed_listen_is_the_id_of_its_host(identity: Any) -> None:
+    with Talk(terms=TERMS) as talk:
+        of_their_era(talk)
+        a = talk.joins("a")
+        a.says(listen(identity, toolsListChanged=True))
+        upstream = talk.server.hears(request(..., "subscriptions/listen", ...))["id"]
+        talk.server.says(acknowledged(upstream, toolsListChanged=True), tag(upstream, changed("tools")))
+        a.hears(acknowledged(identity, toolsListChanged=True), tag(identity, changed("tools")))
+        talk.server.says(result(upstream, {"resultType": "complete", "_meta": {f"{MCP}subscriptionId": upstream}}))
+        final = a.hears(result(identity, ...), cancelled(identity))
+        assert final["params"]["requestId"] == identity
+
+
+def test_pitfall_30_a_state_is_passed_on_byte_for_byte() -> None:
+    with Talk(terms=TERMS) as talk:
+        of_their_era(talk)
+        a = talk.joins("a")
+        a.says(tool(1))
+        state = "v1.\\u0041/\\/é"
+        entry = '{"method":"roots/list"}'
+        told = f'"result":{{"resultType":"input_required","inputRequests":{{"k":{entry}}},"requestState":"{state}"}}}}'
+        asked = talk.server.hears(...)
+        talk.server.says(f'{{"jsonrpc":"2.0","id":{asked["id"]},{told}')
+        a.hears_text(f'{{"jsonrpc":"2.0","id":1,{told}'.encode())
+        answer = json.dumps(tool(2)).replace(
+            '"_meta"', f'"requestState":"{state}","inputResponses":{{"k":{{}}}},"_meta"'
+        )
+        a.says(answer)
+        line = talk.server.inbox[0].decode()
+        assert f'"requestState":"{state}","inputResponses":{{"k":{{}}}}' in line
+        talk.server.answers(talk.server.hears(...), {"resultType": "complete"})
+        a.hears(result(2, {"resultType": "complete"}))
+
+
+def test_pitfall_33_a_question_that_was_not_declared_is_not_passed_on() -> None:
+    with Talk(terms=TERMS) as talk:
+        of_their_era(talk)
+        a = talk.joins("a")
+        a.says(tool(1, {"roots": {}}))
+        entry = {"method": "elicitation/create", "params": FORM}
+        talk.server.answers(talk.server.hears(...), {"resultType": "input_required", "inputRequests": {"k": entry}})
+        a.hears(error(1, -32021))
+
+
+def test_pitfall_36_a_list_that_changed_while_it_was_fetched_is_not_kept() -> None:
+    with Talk(terms=TERMS) as talk:
+        talk.modern_child_runs({"tools": {"listChanged": True}})
+        watch = next(asked for asked in _heard(talk) if asked["method"] == "subscriptions/listen")["id"]
+        talk.server.says(acknowledged(watch, toolsListChanged=True))
+        a = talk.joins("a")
+        page: Json = {"resultType": "complete", "tools": [], "ttlMs": 60000, "cacheScope": "public"}
+        a.says(modern(1, "tools/list"))
+        asked = talk.server.hears(request(..., "tools/list", ...))
+        talk.server.says(tag(watch, changed("tools")))
+        talk.child_lists()
+        talk.server.answers(asked, page)
+        a.hears(result(1, page))
+        a.says(modern(2, "tools/list"))
+        talk.server.answers(talk.server.hears(request(..., "tools/list", ...)), {**page, "ttlMs": -1})
+        a.hears(result(2, {**page, "ttlMs": -1}))
+        a.says(modern(3, "tools/list"))
+        talk.server.answers(talk.server.hears(request(..., "tools/list", ...)), page)
+        a.hears(result(3, page))
+
+
+def _heard(talk: Talk) -> list[Json]:
+    return [talk.server.hears(...) for _ in range(len(talk.server.inbox))]
+
+
+def test_pitfall_38_the_order_of_tools_is_that_of_the_server() -> None:
+    tools = [{"name": name} for name in ("z", "a", "m")]
+    with Talk(terms=TERMS) as talk:
+        of_their_era(talk)
+        a = talk.joins("a")
+        a.says(modern(1, "tools/list"))
+        talk.server.answers(talk.server.hears(...), {"resultType": "complete", "tools": tools})
+        a.hears(result(1, {"resultType": "complete", "tools": tools}))
+
+
+def test_pitfall_44_a_task_of_another_host_is_unknown() -> None:
+    able: Json = {"extensions": {f"{MCP}tasks": {}}}
+    with Talk(terms=TERMS) as talk:
+        of_their_era(talk)
+        a, b = talk.joins("a"), talk.joins("b")
+        a.says(tool(1, able))
+        talk.server.answers(talk.server.hears(...), {"resultType": "task", "taskId": "t", "status": "completed"})
+        a.hears(result(1, ...))
+        b.says(modern(1, "tasks/get", {"taskId": "t"}, capabilities=able))
+        b.hears(error(1, -32602))
+
+
+def test_pitfall_45_a_task_that_nobody_can_take_is_no_success() -> None:
+    with Talk(terms=TERMS) as talk:
+        of_their_era(talk)
+        a = talk.joins("a")
+        a.says(tool(1))
+        talk.server.answers(talk.server.hears(...), {"resultType": "task", "taskId": "t", "status": "working"})
+        a.hears(error(1, -32603))
