@@ -198,6 +198,8 @@ def _served(error: Text) -> Text:
     if jsonrpc.value_of(members.get("code")) != UNSUPPORTED_VERSION:
         return error
     data = jsonrpc.members_of(members.get("data"))
+    if "supported" not in data:
+        return error
     versions = offers.common_versions(data.get("supported"))
     told = jsonrpc.object_text({**data, "supported": jsonrpc.text_of(versions)})
     return jsonrpc.object_text({**members, "data": told})

@@ -382,5 +382,6 @@ def refused(capabilities: dict[str, Any], method: str, params: Members) -> tuple
 
 def takes(capabilities: dict[str, Any], mode: str) -> bool:
     """Whether a sender can be asked in that mode; an empty capability means forms only (pitfall 42)."""
-    modes = capabilities.get("elicitation")
-    return isinstance(modes, dict) and (mode in modes or (mode == "form" and not modes))
+    declared = capabilities.get("elicitation")
+    modes = declared if isinstance(declared, dict) else {}
+    return "elicitation" in capabilities and (mode in modes or (mode == "form" and not modes))

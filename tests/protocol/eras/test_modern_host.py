@@ -39,7 +39,7 @@ CACHE = {"ttlMs": 0, "cacheScope": "private"}
 KNOWN = Catalogue(
     b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"tasks":{},"resources":{"subscribe":true}},'
     b'"serverInfo":{"name":"fake","version":"1"},"instructions":"be kind"}',
-    {"tools/list": (b'{"name":"echo","execution":{"taskSupport":"optional"}}',)},
+    {"tools/list": (b'{"name":"echo","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}',)},
 )
 
 
@@ -301,7 +301,7 @@ def test_lists_are_answered_from_the_catalogue_without_a_child() -> None:
     with Talk(known=KNOWN) as talk:
         a = talk.joins("a")
         a.says(modern(1, "tools/list"))
-        a.hears(completed(1, {"tools": [{"name": "echo"}]}, **CACHE))
+        a.hears(completed(1, {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}, **CACHE))
         assert not talk.did(Demand)
         a.says(modern(2, "tools/list", {"cursor": "2"}), modern(3, "prompts/list"))
         assert talk.did(Demand)

@@ -33,7 +33,7 @@ FORM: Json = {"method": "elicitation/create", "params": {"message": "who?", "req
 WITH_TASKS: Json = {"extensions": {TASKS: {}}}
 KNOWN = Catalogue(
     b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}',
-    {"tools/list": (b'{"name":"echo"}',)},
+    {"tools/list": (b'{"name":"echo","inputSchema":{"type":"object"}}',)},
     b'{"resultType":"complete","supportedVersions":["2026-07-28","2027-01-01"],"capabilities":{"tools":{},'
     b'"extensions":{"x":{}}},"ttlMs":60000,"cacheScope":"public"}',
 )
@@ -114,7 +114,7 @@ def test_versions_that_only_the_child_speaks_are_not_promised() -> None:
         talk.server.fails(first, -32022, "no", refused)
         a.hears(error(1, -32022, "no", {**refused, "supported": [MODERN]}))
         talk.server.fails(second, -32022, "no")
-        a.hears(error(2, -32022, "no", {"supported": []}))
+        a.hears(error(2, -32022, "no"))
 
 
 # server/discover
@@ -133,8 +133,8 @@ def test_discovery_is_the_child_s_own_while_there_is_one() -> None:
         b.says(modern(1, "server/discover"))
         b.hears(result(1, {**told, "ttlMs": 0}))
         b.says(modern(2, "server/discover", capabilities={"roots": {}}))
-        talk.server.answers(talk.server.hears(...), {"supportedVersions": "none"})
-        b.hears(result(2, {"supportedVersions": []}))
+        talk.server.answers(talk.server.hears(...), discovered(supportedVersions=["2027-01-01"]))
+        b.hears(result(2, discovered(supportedVersions=[])))
 
 
 def test_discovery_is_told_from_what_is_known_while_there_is_none() -> None:
@@ -173,7 +173,8 @@ def test_lists_are_told_from_the_catalogue_while_there_is_no_child() -> None:
     with Talk(terms=TERMS, known=KNOWN) as talk:
         a = talk.joins("a")
         a.says(modern(1, "tools/list"))
-        a.hears(completed(1, {"tools": [{"name": "echo"}]}, ttlMs=0, cacheScope="private"))
+        told = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+        a.hears(completed(1, told, ttlMs=0, cacheScope="private"))
         assert not talk.did(Demand)
 
 

@@ -298,7 +298,7 @@ def test_numbers_of_another_type_are_another_value(first: bytes, second: bytes) 
         ({"sampling": {}}, "elicitation/create", FORM, -32601),
         ({"elicitation": {}}, "elicitation/create", {"mode": "url", "url": "u"}, -32602),
         ({"elicitation": {"url": {}}}, "elicitation/create", FORM, -32602),
-        ({"elicitation": 7}, "elicitation/create", FORM, -32602),
+        ({"elicitation": 7}, "elicitation/create", {"mode": "url", "url": "u"}, -32602),
         ({"elicitation": {}}, "sampling/createMessage", {}, -32601),
         ({"elicitation": {}}, "roots/list", None, -32601),
         (ALL, "vendor/ask", {}, -32601),

@@ -32,7 +32,7 @@ OFFERED: Json = {"tools": {"listChanged": True}, "prompts": {}}
 KNOWN = Catalogue(
     b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{}},'
     b'"serverInfo":{"name":"fake","version":"1"}}',
-    {"tools/list": (b'{"name":"old"}',)},
+    {"tools/list": (b'{"name":"old","inputSchema":{"type":"object"}}',)},
     b'{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}',
 )
 

@@ -164,7 +164,9 @@ class Throng:
         """A host calls a tool, or something like it."""
         self.nonce += 1
         method = self.luck.choice(["tools/call", "tools/call", "prompts/get", "completion/complete"])
-        params = {"name": "x", "arguments": {"nonce": self.nonce, "of": member.key}}
+        params: Json = {"name": "x", "arguments": {}, "nonce": self.nonce, "of": member.key}
+        if method == "completion/complete":
+            params |= {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": "b"}}
         self._request(member, self.luck.choice(IDS), method, params, self._meta(member, self.nonce))
 
     def _meta(self, member: Member, nonce: int) -> Json:
@@ -186,7 +188,7 @@ class Throng:
         keys = [f"r{number}" for number in range(1, self.luck.choice([9, 9, 9, 2, 1]))]
         wrong = self.luck.randint(0, 9) == 9
         params["inputResponses"] = {"r1": 7} if wrong else {key: {"roots": [], **ACCEPTED} for key in keys}
-        nonce = asked["params"]["arguments"]["nonce"]
+        nonce = asked["params"]["nonce"]
         self._request(member, self.luck.choice(IDS), asked["method"], params, self._meta(member, nonce))
 
     def ask(self, member: Member) -> None:
@@ -309,9 +311,8 @@ class Throng:
         if not self.talk.mux.ready and self.era == "modern":
             return
         about = self.luck.choice([*self.asked, *self.answered, {"id": 4711}])
-        arguments = (about.get("params") or {}).get("arguments") or {}
         report = progress(about["id"], self.luck.randint(0, 9))
-        report["params"].update(arguments)
+        report["params"].update(_about(about))
         listens = [*self.listens, 4711]
         tag = {"_meta": {TAG: self.luck.choice(listens)}} if self.era == "modern" else {}
         kind = self.luck.choice(["tools", "prompts"])
@@ -343,9 +344,9 @@ class Throng:
         if method == "server/discover":
             return result(identity, discovered(OFFERED, ttlMs=mood * 100))
         if method in LISTS:
-            value = {LISTS[method]: [{"name": str(mood)}]}
-        elif "arguments" in params:
-            value = dict(params["arguments"])
+            value = {LISTS[method]: [{"name": str(mood), "uri": "u:1", "inputSchema": {"type": "object"}}]}
+        elif "nonce" in params:
+            value = _about(asked)
             pages = {"elicitations": [{"mode": "url", "url": "https://x", "message": "m"}]}
             if mood == 1 and self.era == "legacy":
                 refused = {"code": -32042, "message": "pages", "data": pages}
@@ -523,3 +524,9 @@ class Throng:
         assert not talk.subscriptions
         assert not talk.callbacks
         assert not mux.busy
+
+
+def _about(asked: Json) -> Json:
+    """Return which and whose call a request is, nothing if it is none."""
+    params = asked.get("params") or {}
+    return {key: params[key] for key in ("nonce", "of") if key in params}
