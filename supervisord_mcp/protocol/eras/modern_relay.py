@@ -200,7 +200,7 @@ def _served(error: Text) -> Text:
     data = jsonrpc.members_of(members.get("data"))
     if "supported" not in data:
         return error
-    versions = offers.common_versions(data.get("supported"))
+    versions = offers.shared_versions(data.get("supported"))
     told = jsonrpc.object_text({**data, "supported": jsonrpc.text_of(versions)})
     return jsonrpc.object_text({**members, "data": told})
 

@@ -45,11 +45,11 @@ def served(result: Text, **other: Text) -> bytes:
     Of the versions only those that the daemon speaks as well are promised (6.4).
     """
     members = jsonrpc.members_of(result)
-    versions = jsonrpc.text_of(common_versions(members.get("supportedVersions")))
+    versions = jsonrpc.text_of(shared_versions(members.get("supportedVersions")))
     return jsonrpc.object_text({**members, "supportedVersions": versions, **other})
 
 
-def common_versions(theirs: Text | None) -> list[str]:
+def shared_versions(theirs: Text | None) -> list[str]:
     """Given the list of versions of a modern server, return those that the daemon speaks as well."""
     value = jsonrpc.value_of(theirs)
     return [one for one in mcp.MODERN_VERSIONS if isinstance(value, list) and one in value]

@@ -41,4 +41,4 @@ def test_what_a_modern_server_said_is_told_as_it_is_but_for_versions_and_age() -
 
 @pytest.mark.parametrize("theirs", [None, b"7", b"[]", b'["2025-11-25"]'])
 def test_versions_of_others_are_not_promised(theirs: bytes | None) -> None:
-    assert offers.common_versions(theirs) == []
+    assert offers.shared_versions(theirs) == []
