@@ -224,7 +224,9 @@ class Conversation:
         self.last_id += 1
         upstream = self.last_id
         token, augmented = requests.rewrite(message, upstream, self.discovery.capabilities)
-        pending = Pending(attachment.key, identity, message.method, token, augmented, task, reply=reply)
+        pending = Pending(attachment.key, identity, message.method, token, augmented, task)
+        if reply is not None:
+            pending.reply = reply
         if self.callbacks.shared is not None and asks_back(pending):
             self._seed = self._seed or self.entropy(8).hex()
             pending.trace = stamp(message, upstream, self._seed)
