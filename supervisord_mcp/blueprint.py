@@ -11,10 +11,13 @@ from anyio.abc import TaskGroup
 
 from supervisord_mcp.catalogues import Catalogues
 from supervisord_mcp.conduit import Bounds
+from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.errors import LaunchError, SmcpError
 from supervisord_mcp.observer import Observers
 from supervisord_mcp.policy.lifecycle import Policy
+from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.policy.sharing import InstanceKey
+from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.eras.probe import Terms, Verdict
 from supervisord_mcp.runtimes.base import Child
 from supervisord_mcp.verdicts import Verdicts
@@ -44,7 +47,7 @@ class Blueprint:
 
     key: InstanceKey
     policy: Policy
-    relay: bool
+    relay: Rules
     idle_timeout: float | None
     bounds: Bounds
     isolation: str
@@ -80,3 +83,17 @@ class Surroundings:
     observers: Observers
     catalogues: Catalogues
     verdicts: Verdicts
+
+
+def policy_of(config: ServerConfig) -> Policy:
+    """Return the rules of a server's lifecycle."""
+    return Policy(
+        start_timeout=config.start_timeout,
+        install_timeout=config.install_timeout,
+        stop_grace=config.stop_grace,
+        restart=RestartPolicy(
+            mode=config.restart,
+            backoff=Backoff(config.backoff.first, config.backoff.most, config.backoff.reset_after),
+            budget=Budget(config.budget.restarts, config.budget.within),
+        ),
+    )

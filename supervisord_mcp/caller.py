@@ -15,6 +15,7 @@ from supervisord_mcp.protocol import catalogue, jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.commands import SessionKey, Weight
 from supervisord_mcp.protocol.jsonrpc import Message, Text
+from supervisord_mcp.protocol.profiles import Root
 from supervisord_mcp.server import ManagedServer
 
 
@@ -97,6 +98,9 @@ class Caller:
 
     def remember(self, state: State) -> None:
         """Nothing of this session survives the daemon."""
+
+    def moved(self, roots: tuple[Root, ...]) -> None:
+        """It never says that it works on any directories."""
 
     def pause(self) -> None:
         """One request at a time needs no brake."""

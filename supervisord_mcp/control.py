@@ -13,15 +13,15 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Raw
 
-from supervisord_mcp import __version__
+from supervisord_mcp import __version__, interview
 from supervisord_mcp.caller import Caller, calling
 from supervisord_mcp.errors import FramingError, SmcpError
-from supervisord_mcp.facts import Facts
+from supervisord_mcp.facts import Facts, Whence
 from supervisord_mcp.listener import Greeting
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.pipes import ChunkReader, QueueWriter, close_quietly
-from supervisord_mcp.protocol import control, jsonrpc
+from supervisord_mcp.protocol import control, findings, jsonrpc
 from supervisord_mcp.protocol.control import (
     Call,
     DaemonStatus,
@@ -34,6 +34,7 @@ from supervisord_mcp.protocol.control import (
     Logs,
     Named,
     Operation,
+    Probe,
     Progress,
     Reload,
     ReloadResult,
@@ -50,7 +51,7 @@ from supervisord_mcp.protocol.control import (
 )
 from supervisord_mcp.protocol.framing import LineSplitter
 from supervisord_mcp.server import ManagedServer
-from supervisord_mcp.supervisor import Supervisor, Whence
+from supervisord_mcp.supervisor import Supervisor
 
 _log = logging.getLogger(__name__)
 
@@ -187,6 +188,8 @@ class Connection:
                 return ToolsResult(tools=await self._tools(operation))
             case Call():
                 return await self._call(operation)
+            case Probe():
+                return await self._probe(operation)
             case Logs():
                 await self._logs(request, operation)
             case Events():
@@ -243,6 +246,23 @@ class Connection:
             with anyio.move_on_after(operation.timeout):
                 return Raw(await caller.request("tools/call", params))
             raise SmcpError(f"no answer from '{operation.name}' within {operation.timeout:g} s")
+
+    async def _probe(self, operation: Probe) -> findings.ProbeResult:
+        supervisor, name = self._office.supervisor, operation.name
+        launch = supervisor.plan(self._facts(name, operation.project))
+        config = supervisor.server(name)
+        found = await interview.interview(
+            interview.Terms(
+                launch=launch,
+                log=self._office.log_of(name),
+                start_timeout=config.start_timeout,
+                bounds=supervisor.bounds(config),
+            )
+        )
+        now = findings.Settings(
+            scope=config.scope, callbacks=config.callbacks, era=config.era, uses_project=launch.uses_project
+        )
+        return findings.ProbeResult(name=name, findings=found, suggestions=findings.suggestions(found, now))
 
     async def _logs(self, request: int, operation: Logs) -> None:
         self._office.supervisor.server(operation.name)

@@ -28,7 +28,8 @@ from supervisord_mcp.facts import Facts
 from supervisord_mcp.packages.installer import Installed, Packages
 from supervisord_mcp.packages.phase import Grants, Surroundings
 from supervisord_mcp.packages.requests import recognise
-from supervisord_mcp.policy.sharing import Resolved, Scope, digest, effective_scope
+from supervisord_mcp.policy.sharing import Resolved, Scope, digest
+from supervisord_mcp.protocol.callbacks import Rules, Shared
 from supervisord_mcp.protocol.mcp import Era
 from supervisord_mcp.runtimes import sandbox
 from supervisord_mcp.runtimes.audit import Report, ignore
@@ -76,6 +77,7 @@ class Machine:
 class Launch:
     """How a child for a session would be started.
 
+    ``relay`` says to whom what the child asks is passed on.
     ``era`` is that of the instance that it is for, and ``digest`` the one of ``digests`` that belongs to it.
     ``spec`` has neither marker nor ``read_only`` yet: `start` adds them. ``host_variables`` are the names that were
     taken from the environment of the host; their values are part of the digest. ``sets`` are sets of hosts that `start`
@@ -86,6 +88,7 @@ class Launch:
     era: Era
     digests: Mapping[Era, str]
     scope: Scope
+    relay: Rules
     isolation: str
     runtime: Runtime
     spec: LaunchSpec
@@ -247,13 +250,20 @@ class Launcher:
             as_root=os.geteuid() == 0 and any(map(_is_of_root, mounts)),
         )
         resolved = _resolved(spec, config, program)
-        digests: dict[Era, str] = {"legacy": digest(resolved), "modern": digest(replace(resolved, era="modern"))}
+        relay = _relay(config, facts)
+        # A modern server is told with each request what its host can do, so all hosts may share it.
+        told = relay.text if isinstance(relay, Shared) else ""
+        digests: dict[Era, str] = {
+            "legacy": digest(replace(resolved, capabilities=told)),
+            "modern": digest(replace(resolved, era="modern")),
+        }
         era = config.pinned_era or "legacy"
         return Launch(
             digest=digests[era],
             era=era,
             digests=digests,
-            scope=effective_scope(config.scope, config.uses_project),
+            scope=config.sharing,
+            relay=relay,
             isolation=runtime.isolation,
             runtime=runtime,
             spec=spec,
@@ -317,6 +327,15 @@ def make_runtimes(
         LandlockRuntime(str(private), groups, identities, notice),
     )
     return {runtime.name: runtime for runtime in made}
+
+
+def _relay(config: ServerConfig, facts: Facts) -> Rules:
+    """Return how what a child asks is passed on to hosts like that of a session (protocol.md 6.1 D5 to D7)."""
+    if config.sharing == "session":
+        return True
+    if config.callbacks == "off" or not facts.profile:
+        return False
+    return Shared(facts.profile, serialized=config.callbacks != "cookie")
 
 
 def _network(config: ServerConfig) -> Network | Egress:

@@ -5,45 +5,34 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
+from supervisord_mcp.admission import Admission, Take, profiled, undecided
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.journal import Journal, discard, leftovers
 from supervisord_mcp.listener import Greeting
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.pipes import close_quietly
-from supervisord_mcp.protocol import hello, jsonrpc
-from supervisord_mcp.protocol.anteroom import Admitted, Anteroom, Outcome, Reply, TurnedAway, Waits
+from supervisord_mcp.protocol import hello
 from supervisord_mcp.protocol.attachment import State
-from supervisord_mcp.protocol.commands import Weight
 from supervisord_mcp.protocol.framing import Oversized
+from supervisord_mcp.protocol.profiles import Profile, Root, wants_roots, words_of
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.session import Limits, Session, Wires
 from supervisord_mcp.supervisor import Displaced, Supervisor
 
 _log = logging.getLogger(__name__)
 
-NO_PROJECT = (
-    "server '{}' works on a project, and the project of this session is not known.\n"
-    "Start the host inside a project, or write --project DIRECTORY after 'smcp connect {}' in its configuration."
-)
-
-
 #: How long a shim may take to come back after the death of the daemon, before the record of its session is thrown
 #: away, in seconds. Shims try for as long.
 RETURN_PATIENCE = 900.0
-#: How long a host may take to name its roots, in seconds.
-ROOTS_PATIENCE = 60.0
-
-Take: TypeAlias = Callable[[Session, list[bytes | Oversized]], None]
 
 
 class Reception:
@@ -128,15 +117,19 @@ class Reception:
         if session.closed:
             return
         try:
-            if self._needs_project(session.facts):
-                take = self._wait_for_roots(session, state)
-            else:
-                take = self._house(session, session.facts, state)
+            take = self._way_in(session, state)
         except SmcpError as error:
             session.finish(error.exit_status, str(error))
             return
         session.begin(take)
         take(session, lines)
+
+    def _way_in(self, session: Session, state: State | None) -> Take:
+        """Return what takes the words of a session, which has or had this state."""
+        if not self._needs_project(session.facts) and not undecided(self._supervisor, session.facts):
+            return self._house(session, session.facts, state)
+        admission = Admission(self._supervisor, session, self._house)
+        return admission.take if state is None or not state.version else admission.resume(state)
 
     def _forget_missing(self) -> None:
         discard(self._directory, self._missing)
@@ -151,6 +144,7 @@ class Reception:
         key = self._supervisor.next_key()
         session = Session(key, facts, wires, journal, Limits(daemon.max_message, daemon.client_buffer))
         session.on_end = self._gone
+        session.on_roots = self._rooted
         self._sessions[key], self._tokens[key] = session, token
         # A shim that is gone already is noticed by the session, like one that leaves later.
         with suppress(OSError):
@@ -165,7 +159,7 @@ class Reception:
         return session
 
     def _house(self, session: Session, facts: Facts, state: State | None = None) -> Take:
-        launch = self._supervisor.plan(facts)
+        launch = self._supervisor.plan(facts, facts.era)
         instance = self._supervisor.house(launch, facts, session.key)
         self._where[session.key] = instance
         instance.attach(session, state)
@@ -174,66 +168,6 @@ class Reception:
             instance.from_session(session.key, lines)
 
         return take
-
-    def _wait_for_roots(self, session: Session, state: State | None) -> Take:
-        name = session.facts.server
-        anteroom = Anteroom(name, self._supervisor.catalogue_of(name), NO_PROJECT.format(name, name), state)
-        timers: list[asyncio.TimerHandle] = []
-
-        def wait() -> None:
-            timers.append(self._loop.call_later(ROOTS_PATIENCE, lambda: self._follow(session, anteroom.give_up())))
-
-        def take(session: Session, lines: list[bytes | Oversized]) -> None:
-            for number, line in enumerate(lines):
-                before = anteroom.state
-                admitted = self._follow(session, anteroom.from_session(line))
-                if session.closed:
-                    return
-                if admitted is not None:
-                    for timer in timers:
-                        timer.cancel()
-                    self._admit(session, admitted, lines[number + 1 :])
-                    return
-                if anteroom.state is not before:
-                    session.remember(anteroom.state)
-                    if anteroom.state.initialized:
-                        wait()
-
-        self._follow(session, anteroom.begin())
-        if anteroom.state.initialized:
-            wait()
-        return take
-
-    def _follow(self, session: Session, outcomes: list[Outcome]) -> Admitted | None:
-        for outcome in outcomes:
-            match outcome:
-                case Reply(line):
-                    session.send(line, Weight.MUST, ())
-                case Waits(identity):
-                    session.opened(identity)
-                case Admitted():
-                    return outcome
-                case TurnedAway():
-                    session.finish(1, NO_PROJECT.format(session.facts.server, session.facts.server))
-        return None
-
-    def _admit(self, session: Session, admitted: Admitted, rest: list[bytes | Oversized]) -> None:
-        project = os.path.realpath(admitted.project)
-        try:
-            if not os.path.isdir(project):
-                raise SmcpError(f"the host's root {admitted.project} is not a directory of this machine")
-            session.facts = dataclasses.replace(session.facts, project=project)
-            take = self._house(session, session.facts, admitted.state)
-        except SmcpError as error:
-            for identity in admitted.waiting:
-                session.send(jsonrpc.error_line(identity, jsonrpc.INTERNAL_ERROR, str(error)), Weight.MUST, ())
-            session.finish(error.exit_status, str(error))
-            return
-        session.redirect(take)
-        # These were noted as waiting when they came, and are noted again by the instance.
-        for identity in admitted.waiting:
-            session.dropped(identity)
-        take(session, [*admitted.lines, *rest])
 
     # Going
 
@@ -260,20 +194,50 @@ class Reception:
                 if entry.removed or session is None:
                     link.finish(4, f"server '{name}' was {reason} in the configuration")
                 else:
-                    self._move(session, entry.instance)
+                    self._move(session, entry.instance, self._way_in)
             self._supervisor.retire(entry.instance)
+        for session in list(self._sessions.values()):
+            self._reconsider(session)
 
-    def _move(self, session: Session, old: ManagedServer) -> None:
+    def _reconsider(self, session: Session) -> None:
+        """Move a session that can be asked to an instance that asks, if its server may do so only now (6.1 D5)."""
+        old = self._where.get(session.key)
+        if old is None or session.facts.profile is not None or not profiled(self._supervisor, session.facts):
+            return
+        state = old.session_state(session.key)
+        if state.version and not words_of(state.capabilities, state.version) and not wants_roots(state.capabilities):
+            session.facts = dataclasses.replace(session.facts, profile=Profile())
+            return
+        text = f"server '{session.facts.server}' was changed in the configuration while this request was open"
+        old.fail_session(session.key, text, "server_changed")
+        self._move(session, old, self._way_in)
+        self._supervisor.released(old)
+
+    def _move(self, session: Session, old: ManagedServer, way: Callable[[Session, State | None], Take]) -> None:
         state = old.session_state(session.key)
         old.detach(session.key)
+        del self._where[session.key]
         try:
-            take = self._house(session, session.facts, state)
+            take = way(session, state)
         except SmcpError as error:
             session.finish(error.exit_status, str(error))
             return
         session.redirect(take)
-        # The host knows the lists of the old instance; only a running child can tell what is different now.
-        self._where[session.key].compare_with(old.catalogue)
+        if (new := self._where.get(session.key)) is not None:
+            # The host knows the lists of the old instance; only a running child can tell what is different now.
+            new.compare_with(old.catalogue)
+
+    def _rooted(self, session: Session, roots: tuple[Root, ...]) -> None:
+        """A host works on other directories now: it moves to the instance whose child was told of those (6.1 D6)."""
+        old, profile = self._where.get(session.key), session.facts.profile
+        if session.closed or old is None or profile is None:
+            return
+        session.facts = dataclasses.replace(session.facts, profile=dataclasses.replace(profile, roots=roots))
+        self._move(session, old, self._home)
+        self._supervisor.released(old)
+
+    def _home(self, session: Session, state: State | None) -> Take:
+        return self._house(session, session.facts, state)
 
 
 def refuse(greeting: Greeting, status: int, text: str) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.launch import Launch
 from supervisord_mcp.policy.holds import Hold
-from supervisord_mcp.policy.sharing import effective_scope
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.control import InstanceStatus, ServerEntry, ServerStatus
 from supervisord_mcp.server import ManagedServer
@@ -46,7 +45,7 @@ def server_status(
     return ServerStatus(
         name=name,
         state=next((state for state in _SHOWN_FIRST if state in states), "STOPPED"),
-        scope=effective_scope(config.scope, config.uses_project),
+        scope=config.sharing,
         runtime=config.runtime,
         isolation=known.isolation,
         profile=config.profile,
@@ -94,7 +93,7 @@ def server_entry(name: str, config: ServerConfig, catalogue: Catalogue | None) -
         name=name,
         command=config.argv,
         start=config.start,
-        scope=effective_scope(config.scope, config.uses_project),
+        scope=config.sharing,
         runtime=config.runtime,
         profile=config.profile,
         network=config.network_text,

@@ -424,6 +424,9 @@ class ManagedServer:
     def _note(self, command: talk.Command) -> None:
         """Keep or tell what the multiplexer found out."""
         match command:
+            case talk.Moved(key, roots):
+                if (session := self._sessions.get(key)) is not None:
+                    session.moved(roots)
             case talk.Judged(verdict):
                 self.blueprint.judged(verdict)
             case talk.Learned(learnt, changed):

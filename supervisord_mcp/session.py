@@ -20,6 +20,7 @@ from supervisord_mcp.protocol import hello, jsonrpc
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.commands import SessionKey, Weight
 from supervisord_mcp.protocol.framing import LineSplitter, Oversized
+from supervisord_mcp.protocol.profiles import Root
 
 #: A write of at most this many bytes to a pipe is whole or not at all (PIPE_BUF).
 ATOMIC = 4096
@@ -61,6 +62,9 @@ class SessionLink(Protocol):
     def remember(self, state: State) -> None:
         """Keep the slow state over a death of the daemon."""
 
+    def moved(self, roots: tuple[Root, ...]) -> None:
+        """The host works on other directories now, and is to be brought to the instance for those."""
+
     def pause(self) -> None:
         """Do not read from the host for now."""
 
@@ -74,8 +78,9 @@ class SessionLink(Protocol):
 class Session:
     """A host that is connected.
 
-    ``on_end`` is called once when it is over, with the reason. What a host waits for is in the journal before anything
-    is done about it, and leaves it after the answer was written.
+    ``on_end`` is called once when it is over, with the reason; ``on_roots`` when its host works on other directories.
+    What a host waits for is in the journal before anything is done about it, and leaves it after the answer was
+    written.
     """
 
     def __init__(
@@ -94,6 +99,7 @@ class Session:
         self._splitter = LineSplitter(limits.max_message)
         self._on_lines: Callable[[Session, list[bytes | Oversized]], None] = lambda _session, _lines: None
         self.on_end: Callable[[Session, str], None] = lambda _session, _reason: None
+        self.on_roots: Callable[[Session, tuple[Root, ...]], None] = lambda _session, _roots: None
         self._reader: ChunkReader | None = None
         self._paused = False
         self._ended: str | None = None
@@ -218,6 +224,10 @@ class Session:
         """Keep the slow state over a death of the daemon."""
         facts = {"server": self.facts.server, "project": self.facts.project, "cwd": self.facts.cwd}
         self._journal.record({**facts, "state": msgspec.to_builtins(state)})
+
+    def moved(self, roots: tuple[Root, ...]) -> None:
+        """Say later that the host works on other directories: the instance that found out is busy with its words."""
+        self._loop.call_soon(lambda: self.on_roots(self, roots))
 
     def pause(self) -> None:
         """Do not read from the host for now."""

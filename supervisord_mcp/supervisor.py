@@ -6,22 +6,21 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from supervisord_mcp import reports
-from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
+from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings, policy_of
 from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import Config, ServerConfig
-from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
-from supervisord_mcp.facts import Facts
+from supervisord_mcp.errors import NotRunningError, SmcpError, UnknownServerError, UsageError
+from supervisord_mcp.facts import NOWHERE, Facts, Whence
 from supervisord_mcp.launch import Launch, Launcher
 from supervisord_mcp.logs import ServerLog, TaggedLog
 from supervisord_mcp.observer import Event
 from supervisord_mcp.policy import reload
 from supervisord_mcp.policy.holds import FREE, Hold
-from supervisord_mcp.policy.lifecycle import Policy
-from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
-from supervisord_mcp.policy.sharing import InstanceKey, effective_scope, instance_key
+from supervisord_mcp.policy.sharing import InstanceKey, instance_key
+from supervisord_mcp.protocol.callbacks import Shared
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import SessionKey
 from supervisord_mcp.protocol.control import ServerEntry, ServerStatus
@@ -36,31 +35,6 @@ _log = logging.getLogger(__name__)
 
 #: What has ended for good unless a person, or for EXITED a call, wants it again.
 _GAVE_UP = ("FATAL", "EXITED")
-
-
-@dataclass(frozen=True, slots=True)
-class Whence:
-    """Where the word of a person comes from.
-
-    ``facts`` are those of the command: the project that it works in, and its environment. If ``narrow``, the word is
-    about that project alone.
-    """
-
-    facts: Facts = field(default_factory=lambda: Facts(""))
-    narrow: bool = False
-
-    def to(self, server: str) -> Facts:
-        """Return the facts of a session with that server that would come from there."""
-        return replace(self.facts, server=server)
-
-    @property
-    def project(self) -> str | None:
-        """The one project that the word is about, or None if it is about all of them."""
-        return self.facts.project if self.narrow else None
-
-
-#: A word that comes from no project and brings no environment.
-NOWHERE = Whence()
 
 
 @dataclass(slots=True)
@@ -92,6 +66,8 @@ class Supervisor:
         self._logs = logs
         self._housed: dict[InstanceKey, Housing] = {}
         self._leaving: set[ManagedServer] = set()
+        # Instances that are only asked what their server is.
+        self._asked: set[ManagedServer] = set()
         #: The servers that a person stopped, and where: an instance made there for a host is not started by it.
         self._held: dict[str, Hold] = {}
         #: The last runs of displaced instances: one of the same key that comes later counts on.
@@ -106,7 +82,7 @@ class Supervisor:
     @property
     def active(self) -> bool:
         """Whether any instance has a child or will start one by itself."""
-        return bool(self._leaving) or any(not instance.resting for instance in self.instances)
+        return bool(self._leaving or self._asked) or any(not instance.resting for instance in self.instances)
 
     def next_key(self) -> SessionKey:
         """Return a key for a new session."""
@@ -138,8 +114,7 @@ class Supervisor:
 
     def scope(self, facts: Facts) -> str:
         """Return who would share an instance with a session."""
-        config = self.server(facts.server)
-        return effective_scope(config.scope, config.uses_project)
+        return self.server(facts.server).sharing
 
     def plan(self, facts: Facts, host: Era = "legacy") -> Launch:
         """Given where a session comes from, and the era of its host, return what would be started for it.
@@ -152,6 +127,33 @@ class Supervisor:
             return launch
         known = self._around.verdicts.load(launch.fingerprint)
         return launch.of(probe.preferred(config.pinned_era, host, known))
+
+    def only_era(self, facts: Facts) -> Era | None:
+        """Return the one era in which a server is spoken to; None if that depends on the host, or is not known."""
+        config = self.server(facts.server)
+        if config.pinned_era is not None:
+            return config.pinned_era
+        try:
+            launch = self._launcher.resolve(facts.server, config, facts)
+        except SmcpError:  # what is missing is told when it is needed
+            return None
+        return self._around.verdicts.load(launch.fingerprint).only
+
+    async def learn(self, facts: Facts) -> Catalogue:
+        """Start a child like one of a session, ask what it is, and end it. Raise `SmcpError` if it does not start."""
+        launch = self.plan(facts, facts.era)
+        key = instance_key(facts.server, launch.digest, launch.scope, project=facts.project, session="")
+        instance = self._make(key, launch)
+        self._asked.add(instance)
+        try:
+            instance.demand()
+            await instance.settled()
+            if instance.catalogue is None:
+                raise NotRunningError(f"server '{facts.server}' did not say what it is")
+            return instance.catalogue
+        finally:
+            self._asked.discard(instance)
+            self.retire(instance)
 
     def house(self, launch: Launch, facts: Facts, session: SessionKey) -> ManagedServer:
         """Return the instance for a session, made now if there is none yet."""
@@ -166,8 +168,11 @@ class Supervisor:
 
     def _bridged(self, key: InstanceKey, launch: Launch) -> Housing | None:
         """Return the instance of the other era, where the server was found to speak one era only."""
-        if self.server(key.server).pinned_era or self._around.verdicts.load(launch.fingerprint).only is None:
+        only = self._around.verdicts.load(launch.fingerprint).only
+        if self.server(key.server).pinned_era or only is None:
             return None
+        if only == "legacy" and isinstance(launch.relay, Shared):
+            return None  # the other instance was not told what these hosts can do
         other = launch.of("modern" if launch.era == "legacy" else "legacy")
         return self._housed.get(replace(key, digest=other.digest))
 
@@ -189,7 +194,7 @@ class Supervisor:
         return key.digest if any(other.server == key.server for other in self._housed) else ""
 
     def _blueprint(self, key: InstanceKey, launch: Launch) -> Blueprint:
-        config, daemon = self.config.servers[key.server], self.config.daemon
+        config = self.config.servers[key.server]
         lasting = config.start == "eager" and launch.scope != "session"
 
         async def spawn(spawning: Spawning) -> Child:
@@ -214,15 +219,19 @@ class Supervisor:
         return Blueprint(
             key=key,
             policy=policy_of(config),
-            relay=launch.scope == "session",
+            relay=launch.relay,
             idle_timeout=None if lasting else config.idle_timeout,
-            bounds=Bounds(daemon.max_message, config.stop_grace, daemon.write_timeout),
+            bounds=self.bounds(config),
             isolation=launch.isolation,
             spawn=spawn,
             terms=terms,
             judged=lambda verdict: self._around.verdicts.save(launch.fingerprint, verdict),
             generation=self._generations.get(key, 0),
         )
+
+    def bounds(self, config: ServerConfig) -> Bounds:
+        """Return how long the messages and the silences of a child may be."""
+        return Bounds(self.config.daemon.max_message, config.stop_grace, self.config.daemon.write_timeout)
 
     def released(self, instance: ManagedServer) -> None:
         """A session left an instance; what nobody can use any more is ended, what nothing is lost with is forgotten."""
@@ -408,9 +417,10 @@ class Supervisor:
 
     async def shut_down(self) -> None:
         """Stop every instance, all at once, and wait until nothing is left."""
-        for instance in self.instances:
+        everything = (*self.instances, *self._leaving, *self._asked)
+        for instance in everything:
             instance.stop()
-        for instance in (*self.instances, *self._leaving):
+        for instance in everything:
             await instance.rested()
         self._leaving.clear()
 
@@ -476,17 +486,3 @@ def _joined(failures: list[SmcpError]) -> SmcpError:
     error = SmcpError("\n".join(map(str, failures)))
     error.code, error.exit_status = first.code, first.exit_status
     return error
-
-
-def policy_of(config: ServerConfig) -> Policy:
-    """Return the rules of a server's lifecycle."""
-    return Policy(
-        start_timeout=config.start_timeout,
-        install_timeout=config.install_timeout,
-        stop_grace=config.stop_grace,
-        restart=RestartPolicy(
-            mode=config.restart,
-            backoff=Backoff(config.backoff.first, config.backoff.most, config.backoff.reset_after),
-            budget=Budget(config.budget.restarts, config.budget.within),
-        ),
-    )

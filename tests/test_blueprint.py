@@ -8,8 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from supervisord_mcp.blueprint import Blueprint, Spawning
+from supervisord_mcp.blueprint import Blueprint, Spawning, policy_of
 from supervisord_mcp.conduit import Bounds
+from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.policy.lifecycle import Policy
 from supervisord_mcp.policy.sharing import InstanceKey
@@ -71,3 +72,25 @@ def test_an_era_is_pinned_where_nothing_else_is_said() -> None:
     made: Any = blueprint(raising(OSError()))
     assert made.terms() == Terms("legacy")
     assert made.judged(Verdict(True, True)) is None
+
+
+def test_the_rules_of_a_server_are_those_of_its_entry() -> None:
+    entry = {
+        "command": ["x"],
+        "start_timeout": "5s",
+        "install_timeout": "6s",
+        "stop_grace": "7s",
+        "restart": "always",
+        "backoff": {"first": "1s", "most": "2s", "reset_after": "3s"},
+        "budget": {"restarts": 4, "within": "8s"},
+    }
+    policy = policy_of(ServerConfig.model_validate(entry))
+    assert (policy.start_timeout, policy.install_timeout, policy.stop_grace) == (5.0, 6.0, 7.0)
+    restart = policy.restart
+    assert (restart.mode, restart.backoff.first, restart.backoff.most, restart.backoff.reset_after) == (
+        "always",
+        1.0,
+        2.0,
+        3.0,
+    )
+    assert (restart.budget.restarts, restart.budget.within) == (4, 8.0)

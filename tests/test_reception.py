@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
+from supervisord_mcp import admission, session
 from supervisord_mcp import reception as module
-from supervisord_mcp import session
 from supervisord_mcp.caller import calling
 from supervisord_mcp.errors import NotRunningError
 from supervisord_mcp.facts import Facts
@@ -90,7 +90,7 @@ async def test_a_shim_that_is_gone_before_it_is_accepted(tmp_path: Path) -> None
             one.reception.receive(guest.greeting)
         await one.until(lambda: one.events("session-closed"))
         assert one.reception.sessions == 0
-        assert one.instance("s").sessions == ()
+        assert one.instances("s") == []
 
 
 @bounded(LIMIT)
@@ -206,7 +206,7 @@ async def test_roots_that_are_no_directory_are_refused(named: tuple[str, ...], s
 async def test_a_host_that_does_not_name_its_roots_is_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ROOTS_PATIENCE", 0.1)
+    monkeypatch.setattr(admission, "ROOTS_PATIENCE", 0.1)
     async with estate(tmp_path, {"s": PROJECT}) as one:
         guest = one.guest("s")
         await guest.greet(roots={})
@@ -216,8 +216,26 @@ async def test_a_host_that_does_not_name_its_roots_is_not_waited_for_for_ever(
 
 
 @bounded(LIMIT)
+@pytest.mark.parametrize("stays", [True, False])
+async def test_a_host_that_needs_no_project_is_served_without_roots_if_it_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stays: bool
+) -> None:
+    monkeypatch.setattr(admission, "ROOTS_PATIENCE", 0.2)
+    async with estate(tmp_path, {"s": {"entry": {"callbacks": "on"}}}) as one:
+        guest = one.guest("s")
+        await guest.greet(roots={})
+        if stays:
+            assert text(await guest.call("echo", value="x")) == "x"
+            return
+        guest.close_stdin()
+        await guest.over()
+        await anyio.sleep(0.4)
+        assert one.reception._where == {}
+
+
+@bounded(LIMIT)
 async def test_a_host_that_named_its_roots_in_time_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ROOTS_PATIENCE", 0.2)
+    monkeypatch.setattr(admission, "ROOTS_PATIENCE", 0.2)
     async with estate(tmp_path, {"s": PROJECT}) as one:
         guest = one.guest("s")
         await guest.greet(roots={})
@@ -452,7 +470,7 @@ async def test_records_that_nobody_comes_back_for_are_thrown_away(
         first, second = await one.greeted("s"), await one.greeted("s")
         one.die()
     second.close()
-    monkeypatch.setattr(module, "RETURN_PATIENCE", 0.3)
+    monkeypatch.setattr(module, "RETURN_PATIENCE", 1.5)
     async with estate(tmp_path, {"s": {}}) as two:
         two.back(first)
         new = await two.greeted("s")
@@ -485,7 +503,7 @@ async def test_a_host_that_was_slowed_goes_on_where_it_is_moved_to(tmp_path: Pat
     async with estate(tmp_path, {"s": {"init_delay": 60_000}}) as one:
         guest = one.guest("s")
         guest.post("initialize", hello())
-        await one.until(lambda: one.instance("s").state == "STARTING")
+        await one.until(lambda: [each.state for each in one.instances("s")] == ["STARTING"])
         stuck = one.instance("s")
         data = b"".join(
             b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"value":"%b"}}}\n'

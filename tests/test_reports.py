@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from supervisord_mcp.config.document import Origin
-from supervisord_mcp.facts import Facts
-from supervisord_mcp.supervisor import Whence
+from supervisord_mcp.facts import Facts, Whence
 from tests.kit.bounded import bounded
 from tests.kit.estate import estate
 
@@ -16,7 +15,7 @@ IN_USR = Whence(Facts("", "/usr"), narrow=True)
 
 @bounded(LIMIT)
 async def test_one_that_was_stopped_is_told_from_one_that_was_not_needed_yet(tmp_path: Path) -> None:
-    async with estate(tmp_path, {"a": {}, "b": {}, "p": {"entry": {"scope": "project"}}}) as one:
+    async with estate(tmp_path, {"a": {}, "b": {}, "p": {"entry": {"scope": "project", "era": "legacy"}}}) as one:
         await one.supervisor.stop(["a"])
         await one.supervisor.stop(["p"], IN_USR)
         one.guest("p", project="/usr")

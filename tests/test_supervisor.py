@@ -9,10 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
-from supervisord_mcp.facts import Facts
-from supervisord_mcp.supervisor import Whence, policy_of
+from supervisord_mcp.facts import Facts, Whence
 from tests.kit import probe
 from tests.kit.bounded import bounded
 from tests.kit.daemon import KIT, PYTHON
@@ -104,8 +102,8 @@ async def test_another_environment_is_another_instance_if_it_matters(tmp_path: P
 @bounded(LIMIT)
 async def test_instances_that_nobody_needs_are_forgotten(tmp_path: Path) -> None:
     servers = {
-        "p": {"entry": PROJECT},
-        "s": {"entry": {"env": {"TOKEN": "${TOKEN:-}"}}},
+        "p": {"entry": {**PROJECT, "era": "legacy"}},
+        "s": {"entry": {"env": {"TOKEN": "${TOKEN:-}"}, "era": "legacy"}},
     }
     async with estate(tmp_path, servers) as one:
         guests = [one.guest("p", project="/tmp") for _ in range(2)]
@@ -573,28 +571,6 @@ async def test_a_server_shows_the_worst_of_its_instances(tmp_path: Path) -> None
         assert (status.state, status.sessions) == ("FATAL", 2)
         assert "why" in (status.last_error or "")
         assert [instance.state for instance in status.instances] == ["RUNNING", "FATAL"]
-
-
-def test_the_rules_of_a_server_are_those_of_its_entry() -> None:
-    entry = {
-        "command": ["x"],
-        "start_timeout": "5s",
-        "install_timeout": "6s",
-        "stop_grace": "7s",
-        "restart": "always",
-        "backoff": {"first": "1s", "most": "2s", "reset_after": "3s"},
-        "budget": {"restarts": 4, "within": "8s"},
-    }
-    policy = policy_of(ServerConfig.model_validate(entry))
-    assert (policy.start_timeout, policy.install_timeout, policy.stop_grace) == (5.0, 6.0, 7.0)
-    restart = policy.restart
-    assert (restart.mode, restart.backoff.first, restart.backoff.most, restart.backoff.reset_after) == (
-        "always",
-        1.0,
-        2.0,
-        3.0,
-    )
-    assert (restart.budget.restarts, restart.budget.within) == (4, 8.0)
 
 
 @bounded(LIMIT)

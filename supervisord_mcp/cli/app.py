@@ -20,6 +20,7 @@ from supervisord_mcp.cli import (
     explain,
     listing,
     logs,
+    probe,
     profile,
     profile_suggest,
     profile_test,
@@ -75,6 +76,7 @@ COMMANDS: Final = (
     Command("restart", verbs.restart, _SERVERS, ("smcp restart git", "smcp restart --all")),
     Command("logs", logs.logs, _SERVERS, ("smcp logs git", "smcp logs git -n 20 -f")),
     Command("tools", tools.tools, _SERVERS, ("smcp tools git", "smcp tools files --project ~/src/site --json")),
+    Command("probe", probe.probe, _SERVERS, ("smcp probe git", "smcp probe git --json | jq .suggestions")),
     Command(
         "call",
         call.call,

@@ -55,11 +55,13 @@ from supervisord_mcp.config.protected import check_unprotected
 from supervisord_mcp.config.values import FrozenTable
 from supervisord_mcp.egress.registries import SETS
 from supervisord_mcp.egress.rules import Rule, parse_rules
-from supervisord_mcp.policy.sharing import scope_problem, uses_project
+from supervisord_mcp.policy.sharing import Scope as SharedBy
+from supervisord_mcp.policy.sharing import effective_scope, scope_problem, uses_project
 
 Scope = Literal["auto", "global", "project", "session"]
 Era = Literal["auto", "legacy", "modern"]
 Start = Literal["on-demand", "eager"]
+Callbacks = Literal["off", "on", "serialized", "cookie", "exclusive"]
 Restart = Literal["always", "on-failure", "never"]
 RuntimeName = Literal["bwrap", "landlock", "bare"]
 Access = Literal["ro", "rw"]
@@ -273,6 +275,15 @@ class ServerConfig(Table):
         description="Who shares one instance: everybody (`global`), the sessions of one project (`project`), nobody"
         " (`session`). `auto` is `project` if the entry uses ${project} or a relative path, else `global`.",
     )
+    callbacks: Callbacks = Field(
+        default="off",
+        description="Whether the server may ask back (sampling, elicitation, roots) where hosts share it. `off`: it is"
+        " told that no host can. `serialized`: hosts with the same capabilities and roots share it, and calls during"
+        " which it may ask are made for one host at a time. `cookie`: such calls run side by side, for a server that"
+        " passes on the `traceparent` of the call; what may be for several hosts is refused, and from then on the calls"
+        " wait for each other. `exclusive`: every session has its own."
+        " `on` is `serialized`. With scope `session` it may always ask.",
+    )
     era: Era = Field(
         default="auto",
         description="Era of the protocol in which the server is spoken to: `legacy` (with a handshake, up to"
@@ -347,6 +358,11 @@ class ServerConfig(Table):
         return None if self.era == "auto" else self.era
 
     @property
+    def sharing(self) -> SharedBy:
+        """Who shares an instance. Raise `SmcpError` for a global server that uses the project."""
+        return effective_scope("session" if self.callbacks == "exclusive" else self.scope, self.uses_project)
+
+    @property
     def network_text(self) -> str:
         """What the server reaches, as a person reads it."""
         return network_text(self.network)
@@ -392,6 +408,10 @@ class ServerConfig(Table):
     def _shareable(self) -> Self:
         if problem := scope_problem(self.scope, self.uses_project):
             raise ValueError(problem)
+        if self.callbacks == "exclusive" and self.scope not in ("auto", "session"):
+            raise ValueError(
+                f'callbacks "exclusive" gives every session its own instance; scope "{self.scope}" does not'
+            )
         return self
 
 

@@ -1,7 +1,8 @@
-"""Where a session waits whose project is not known: its host is greeted, asked for its roots, and then let through.
+"""Where a session waits whose roots are not known: its host is greeted, asked for them, and then let through.
 
-A server of scope ``project`` cannot be chosen without a project. A host may only be asked for its roots after its own
-handshake, so the handshake is answered here; everything else is held, in order, until the roots are there.
+A server of scope ``project`` cannot be chosen without a project, nor one that asks back without the roots of its hosts
+(protocol.md 6.1 D6). A host may only be asked for its roots after its own handshake, so the handshake is answered here;
+everything else is held, in order, until the roots are there.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.catalogue import Catalogue, items_of
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.jsonrpc import Message
+from supervisord_mcp.protocol.profiles import Root, roots_of
 
 #: The id of our one question; a string, so that it cannot meet the integers that callbacks use later.
 _QUESTION = b'"smcp-roots"'
@@ -43,9 +45,13 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The project is known: the session goes on with this state, and with these lines that came meanwhile."""
+    """The roots are known: the session goes on with this state, and with these lines that came meanwhile.
 
-    project: str
+    ``project`` is the first root that is a directory of this machine. ``roots`` is None if the host did not say.
+    """
+
+    project: str | None
+    roots: tuple[Root, ...] | None
     state: State
     lines: tuple[bytes, ...]
     waiting: tuple[bytes, ...]
@@ -62,11 +68,11 @@ Outcome = Reply | Waits | Admitted | TurnedAway
 class Anteroom:
     """The waiting of one session.
 
-    ``remedy`` is what a person is told when the project stays unknown; ``state`` is what is known of a session that
-    was waiting here when the daemon died.
+    ``remedy`` is what a person is told when the project stays unknown, None if none is needed; ``state`` is what is
+    known of a session that was waiting here when the daemon died.
     """
 
-    def __init__(self, server: str, known: Catalogue | None, remedy: str, state: State | None = None) -> None:
+    def __init__(self, server: str, known: Catalogue | None, remedy: str | None, state: State | None = None) -> None:
         self._server = server
         self._known = known
         self._remedy = remedy
@@ -100,8 +106,10 @@ class Anteroom:
         return self._from_host(text, message)
 
     def give_up(self) -> list[Outcome]:
-        """The host does not say what the project is: answer what it waits for, and let it go."""
-        return [*self._refuse_held(), TurnedAway()]
+        """The host does not say what its roots are: where it needs a project, let it go with an answer."""
+        if self._remedy is None:
+            return [Admitted(None, None, self.state, tuple(self._lines), tuple(self._waiting))]
+        return [*(_error(identity, jsonrpc.INTERNAL_ERROR, self._remedy) for identity in self._waiting), TurnedAway()]
 
     def _from_host(self, line: bytes, message: Message) -> list[Outcome]:
         if message.method == "ping" and message.id is not None:
@@ -126,7 +134,7 @@ class Anteroom:
             said = requests.opening(message)
         except FramingError as error:
             return [_error(message.id, error.rpc_code, error.message)]
-        if "roots" not in said.capabilities:
+        if self._remedy is not None and "roots" not in said.capabilities:
             return [_error(message.id, jsonrpc.INTERNAL_ERROR, self._remedy), TurnedAway()]
         self.state = State(version=said.version, capabilities=said.capabilities, client=said.client)
         return [Reply(jsonrpc.result_line(message.id, self._handshake()))]
@@ -148,19 +156,17 @@ class Anteroom:
         asked = [message.id for message in messages if message.method is not None and message.id is not None]
         self._waiting += asked
         self._held += len(line)
+        self._lines.append(line)
         if self._held > MAX_HELD:
             return self.give_up()
-        self._lines.append(line)
         return [Waits(identity) for identity in asked]
 
     def _answered(self, message: Message) -> list[Outcome]:
-        project = first_root(message)
-        if project is None:
+        roots = roots_of(message)
+        project = first_root(roots or ())
+        if project is None and (roots is None or self._remedy is not None):
             return self.give_up()
-        return [Admitted(project, self.state, tuple(self._lines), tuple(self._waiting))]
-
-    def _refuse_held(self) -> list[Outcome]:
-        return [_error(identity, jsonrpc.INTERNAL_ERROR, self._remedy) for identity in self._waiting]
+        return [Admitted(project, roots, self.state, tuple(self._lines), tuple(self._waiting))]
 
 
 def _error(identity: bytes | None, code: int, text: str) -> Reply:
@@ -175,16 +181,11 @@ def _batch(line: bytes) -> list[Message]:
         return []
 
 
-def first_root(message: Message) -> str | None:
-    """Given the answer to `roots/list`, return the path of the first root that is a directory of this machine."""
-    result = jsonrpc.value_of(message.members.get("result"))
-    roots = result.get("roots") if isinstance(result, dict) else None
-    for root in roots if isinstance(roots, list) else ():
-        uri = root.get("uri") if isinstance(root, dict) else None
-        if not isinstance(uri, str):
-            continue
+def first_root(roots: tuple[Root, ...]) -> str | None:
+    """Return the path of the first root that is a directory of this machine."""
+    for root in roots:
         try:
-            parts = urlsplit(uri)
+            parts = urlsplit(root.uri)
         except ValueError:
             continue
         path = unquote(parts.path)

@@ -25,7 +25,11 @@ class Greeting(Enum):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The slow part of an attachment, which survives the daemon (D11); ``asked`` is the last id used for a callback."""
+    """The slow part of an attachment, which survives the daemon (D11); ``asked`` is the last id used for a callback.
+
+    A host of the modern era, which alone is noted in ``era``, has no handshake: its ``version``, ``capabilities`` and
+    ``client`` are those of its last request.
+    """
 
     version: str = ""
     capabilities: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -34,6 +38,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     level: str | None = None
     uris: list[str] = msgspec.field(default_factory=list)
     asked: int = 0
+    era: Era | None = None
 
 
 @dataclass(slots=True)
@@ -102,6 +107,8 @@ class Attachment:
 
     def state(self, uris: list[str]) -> State:
         """Return what is worth keeping; ``uris`` are the host's subscriptions."""
+        if self.era == "modern":
+            return State(version=self.version, capabilities=self.capabilities, client=self.client, era="modern")
         if self.greeting not in (Greeting.ANSWERED, Greeting.DONE):
             return State()
         return State(
@@ -117,10 +124,11 @@ class Attachment:
     @classmethod
     def restored(cls, key: SessionKey, state: State) -> Attachment:
         """Given the kept state of a session, return its attachment to a new daemon's instance."""
-        greeting = Greeting.NONE
-        if state.version:
-            greeting = Greeting.DONE if state.initialized else Greeting.ANSWERED
-        return cls(key, greeting, state.version, state.capabilities, state.client, state.level, state.asked)
+        greeting, era = Greeting.NONE, state.era
+        if state.version and era != "modern":
+            greeting, era = Greeting.DONE if state.initialized else Greeting.ANSWERED, "legacy"
+        kept = (state.version, state.capabilities, state.client, state.level, state.asked)
+        return cls(key, greeting, *kept, era=era, lists=KnownLists(former=True))
 
     # Answers
 

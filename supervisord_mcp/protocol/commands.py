@@ -12,6 +12,7 @@ import msgspec
 
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.eras.probe import Verdict
+from supervisord_mcp.protocol.profiles import Root
 
 #: Names a session towards the multiplexer; unique for the life of the daemon.
 SessionKey = int
@@ -114,6 +115,14 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """A host works on other directories now: it belongs to the child that was told of those."""
+
+    session: SessionKey
+    roots: tuple[Root, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something for the server's log: noise on stdout, an answer nobody waits for, a request that was refused."""
 
@@ -135,5 +144,6 @@ Command = (
     | Learned
     | Health
     | Alarm
+    | Moved
     | Note
 )

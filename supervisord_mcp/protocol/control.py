@@ -98,6 +98,13 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("the arguments of a tool are one JSON object")
 
 
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """Start a server aside and find out what it is. Answer: `findings.ProbeResult`."""
+
+    name: str
+    project: str | None = None
+
+
 class Logs(msgspec.Struct, frozen=True, kw_only=True):
     """The last lines of the log of a server, and what follows. Stream of `LogLine`."""
 
@@ -125,7 +132,20 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Operation = (
-    Status | Start | Stop | Restart | Reload | ListServers | Tools | Call | Logs | Events | Down | Stay | Version
+    Status
+    | Start
+    | Stop
+    | Restart
+    | Reload
+    | ListServers
+    | Tools
+    | Call
+    | Probe
+    | Logs
+    | Events
+    | Down
+    | Stay
+    | Version
 )
 
 #: The name of every operation on the wire.
@@ -138,6 +158,7 @@ OPERATIONS: Final[Mapping[str, type[Operation]]] = {
     "list": ListServers,
     "tools": Tools,
     "call": Call,
+    "probe": Probe,
     "logs": Logs,
     "events": Events,
     "down": Down,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from msgspec import Raw
@@ -10,7 +10,8 @@ from msgspec import Raw
 from supervisord_mcp.protocol import conversion, jsonrpc, mcp, requests
 from supervisord_mcp.protocol.alarms import Alarms
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.callbacks import Callbacks
+from supervisord_mcp.protocol.attribution import asks_back
+from supervisord_mcp.protocol.callbacks import Callbacks, Rules
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import (
     Command,
@@ -24,10 +25,16 @@ from supervisord_mcp.protocol.commands import (
 )
 from supervisord_mcp.protocol.discovery import Discovery, Ways
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
-from supervisord_mcp.protocol.pending import HeldMessages, Pending
-from supervisord_mcp.protocol.subscriptions import Subscriptions
+from supervisord_mcp.protocol.moving import Moves
+from supervisord_mcp.protocol.pending import HeldMessages, Pending, Reply
+from supervisord_mcp.protocol.subscriptions import Holder, ListenKey, Subscriptions
+from supervisord_mcp.protocol.tasklists import TaskLists
 from supervisord_mcp.protocol.tasks import BY_ID, Tasks
+from supervisord_mcp.protocol.traces import stamp
+from supervisord_mcp.protocol.turns import Gate, Turns
 
+#: For how long a call that was given up may still ask something, if the child does not answer it, in seconds.
+LINGERING = 120.0
 #: Gives as many random bytes as asked for: what must not be guessed is made of them.
 Entropy = Callable[[int], bytes]
 #: Sends one kind of request to the child.
@@ -68,33 +75,82 @@ class Bridge(Protocol):
         """Whether a call goes on of which nothing is at the child."""
 
 
+class ModernSide(Protocol):
+    """What a conversation needs of the side that serves its modern hosts (`eras.modern_host`)."""
+
+    @property
+    def listening(self) -> Listens:
+        """The open listens."""
+
+    def forward(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        """Send a request of a modern host to the child."""
+
+    def send(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        """Send a call whose turn has come."""
+
+    def list_changed(self, kind: str, asked: bool | None) -> list[Command]:
+        """A list changed: tell the listens for it."""
+
+    def child_ready(self) -> list[Command]:
+        """A child is there."""
+
+    def notified(self, message: Message) -> list[Command] | None:
+        """A modern child sent a notification; return None if it is for no listen of a modern host."""
+
+    def levels(self) -> list[str]:
+        """The log levels of the requests in flight."""
+
+    def shows(self, session: SessionKey, rank: int) -> bool:
+        """Whether a log message of that rank, which is about a call of this host, is shown to it."""
+
+
+class Listens(Protocol):
+    """The listens of modern hosts at a legacy child (`eras.listening`)."""
+
+    def updated(self, keys: Iterable[ListenKey], message: Message) -> list[Command]:
+        """A resource changed that these listens hold."""
+
+    def answered(self, key: ListenKey, uri: str, *, accepted: bool) -> list[Command]:
+        """The child answered a subscription that a listen waits for."""
+
+
 class Conversation:
     """Everything between the hosts of one instance and its child (the tables of protocol.md 6.2).
 
     ``relay`` is true where the child belongs to one host (scope ``session``): its requests are then passed on to that
-    host, and the host's own capabilities are what the child is told.
+    host, and the host's own capabilities are what the child is told. It says how where the child is shared by hosts
+    with callbacks. ``turns`` are the calls that wait until the child may be asked by another host (6.1 D7).
     """
 
-    def __init__(self, server: str, *, relay: bool, known: Catalogue | None, entropy: Entropy) -> None:
+    def __init__(self, server: str, *, relay: Rules, known: Catalogue | None, entropy: Entropy) -> None:
         self.server = server
         self.entropy = entropy
+        # Traces of ours must not be those of other instances (`traces.stamp`).
+        self._seed = ""
         self.alarms = Alarms()
         self.sessions: dict[SessionKey, Attachment] = {}
         self.pending: dict[int, Pending] = {}
         self.held = HeldMessages()
+        self.turns = Turns(Gate(self.sessions, self.eligible, self._send_in_turn, self.fail))
         self.last_id = 0
         self.level: str | None = None
         self.subscriptions = Subscriptions()
         self.tasks = Tasks()
-        self.callbacks = Callbacks(self.sessions, self.pending, self.tasks, relay=relay)
+        self._task_lists = TaskLists(self.tasks, self)
+        self.callbacks = Callbacks(self.sessions, self.pending, self.tasks, relay)
+        shared = self.callbacks.shared
+        self.moves = Moves(self.sessions, self.callbacks.ask, self.alarms, None if shared is None else shared.profile)
         #: Set by the multiplexer, which knows all parts.
         self.bridge: Bridge
+        self.modern_hosts: ModernSide
         self.discovery = Discovery(server, Ways(self.ask, self.announce, self.alarms, self._welcome), known)
         self._special: dict[str, Forward] = {
+            "server/discover": self._forward_discover,
             "resources/subscribe": self.subscribe,
             "resources/unsubscribe": self.unsubscribe,
             **dict.fromkeys(mcp.LISTINGS, self._forward_list),
             **dict.fromkeys(BY_ID, self._forward_about_task),
+            "tasks/list": self._list_tasks,
         }
 
     @property
@@ -139,27 +195,53 @@ class Conversation:
     def forward(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         """Send a request of a host to the child. Raise `FramingError` if it is malformed."""
         assert message.method is not None
+        if attachment.era != "legacy":
+            return self.modern_hosts.forward(attachment, message, identity)
         special = self._special.get(message.method)
         if special is not None:
             return special(attachment, message, identity)
-        return self._send(attachment, message, identity)
+        if self.callbacks.serialized and message.method in mcp.CALLBACK_METHODS and not self.modern:
+            return self.turns.send(attachment, message, identity)
+        return self.send(attachment, message, identity)
 
-    def _send(
-        self, attachment: Attachment, message: Message, identity: bytes, task: str | None = None
+    def _send_in_turn(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        if attachment.era != "legacy":
+            return self.modern_hosts.send(attachment, message, identity)
+        return self.send(attachment, message, identity)
+
+    def send(
+        self,
+        attachment: Attachment,
+        message: Message,
+        identity: bytes,
+        task: str | None = None,
+        reply: Reply | None = None,
     ) -> list[Command]:
+        """Send a request as it is, perhaps about a task; ``reply`` takes its answer. Raise `FramingError` as above."""
         assert message.method is not None
         if self.modern:
             return self.bridge.send(attachment, message, identity)
         self.last_id += 1
         upstream = self.last_id
         token, augmented = requests.rewrite(message, upstream, self.discovery.capabilities)
-        self.pending[upstream] = Pending(attachment.key, identity, message.method, token, augmented, task)
+        pending = Pending(attachment.key, identity, message.method, token, augmented, task)
+        if reply is not None:
+            pending.reply = reply
+        if self.callbacks.shared is not None and asks_back(pending):
+            self._seed = self._seed or self.entropy(8).hex()
+            pending.trace = stamp(message, upstream, self._seed)
+        self.pending[upstream] = pending
         held = identity in attachment.open
         attachment.open[identity] = upstream
         sent = ToServer(jsonrpc.encode(message.members))
         return [sent] if held else [Opened(attachment.key, identity), sent]
 
     def _forward_list(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        refused = self.begin_list(attachment, message, identity)
+        return refused or [*self.send(attachment, message, identity), *self.discovery.asked()]
+
+    def begin_list(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        """Note that the child is about to be asked for a list; return the refusal if that cannot be (pitfall 67)."""
         assert message.method is not None
         cursor = requests.cursor(message.params())
         if not attachment.lists.asked(message.method, cursor):
@@ -167,13 +249,22 @@ class Conversation:
             return self.fail(attachment, identity, jsonrpc.INVALID_PARAMS, text)
         if cursor is None:
             attachment.lists.passed_on(message.method)
-        return [*self._send(attachment, message, identity), *self.discovery.asked()]
+        return []
+
+    def _forward_discover(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        # Asked before its host chose the other era; a legacy server may not survive it (pitfall 17).
+        return self.modern_hosts.forward(attachment, message, identity)
 
     def _forward_about_task(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         task = jsonrpc.string_of(message.params().get("taskId"))
-        if not self.tasks.owns(attachment.key, task):
+        if not self.tasks.claim(attachment, task):
             return self.fail(attachment, identity, jsonrpc.INVALID_PARAMS, "Task not found")
-        return self._send(attachment, message, identity, task)
+        return self.send(attachment, message, identity, task)
+
+    def _list_tasks(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
+        if self.modern:
+            return self.bridge.send(attachment, message, identity)
+        return self._task_lists.ask(attachment, message, identity)
 
     def notify(self, message: Message) -> list[Command]:
         """Pass on a notification of a host, unless it is one that a modern server does not know (protocol.md 1.3)."""
@@ -185,11 +276,14 @@ class Conversation:
         """Cancel a request at the child, and what the child asked back for it."""
         pending = self.pending.pop(upstream)
         if pending.augmented:
-            return []  # a task is ended by tasks/cancel alone
+            return self.turns.go_on()  # a task is ended by tasks/cancel alone
+        lingers: list[Command] = []
+        if self.callbacks.linger(upstream, pending):
+            lingers.append(self.alarms.after(LINGERING, lambda: self.callbacks.settled(upstream)))
         text = jsonrpc.object_text({**params, "requestId": b"%d" % upstream})
         cancelled = ToServer(jsonrpc.notification_line("notifications/cancelled", text))
         # The call that was called back for is gone: the server must not stay blocked in it (6.3, pitfall 12).
-        return [*self.callbacks.end(upstream), cancelled]
+        return [*self.callbacks.end(upstream), cancelled, *lingers, *self.turns.go_on()]
 
     # Handshake, lists, log level
 
@@ -214,19 +308,25 @@ class Conversation:
 
     def announce(self, kind: str, asked: bool | None = None) -> list[Command]:
         """Tell hosts that a list changed: all, or those that have (or have not) asked the running child for it."""
-        return [
+        commands = [
             command
             for attachment in self.sessions.values()
             if asked is None or attachment.lists.saw(kind) is asked
             for command in attachment.list_changed(kind)
         ]
+        return [*commands, *self.modern_hosts.list_changed(kind, asked)]
 
-    def raise_level(self) -> list[Command]:
+    def raise_level(self, coming: str | None = None) -> list[Command]:
         """Bring the child to the most verbose level that any host wants; only a change is sent (pitfall 26).
 
-        A host that never set one counts with the usual level as soon as another one has: it must not be silenced.
+        A host that never set one counts with the usual level as soon as another one has: it must not be silenced. Of
+        a modern host the requests in flight count, and ``coming``, which is about to be sent; after them the level is
+        the usual one again (6.4).
         """
         levels = [attachment.level for attachment in self.sessions.values() if attachment.greeted]
+        levels += [*self.modern_hosts.levels(), *([] if coming is None else [coming])]
+        if not levels and any(attachment.era == "modern" for attachment in self.sessions.values()):
+            levels.append(None)
         if not self.ready or self.modern or "logging" not in self.discovery.capabilities or not levels:
             return []
         if self.level is None and not any(levels):
@@ -261,7 +361,7 @@ class Conversation:
             return [Remember(attachment.key), *self.succeed(attachment, identity)]
         opened = [] if identity in attachment.open else [Opened(attachment.key, identity)]
         attachment.open[identity] = None
-        return [*opened, *(self._ask_subscription(uri) if ask else [])]
+        return [*opened, *(self.subscribe_upstream(uri) if ask else [])]
 
     def unsubscribe(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         """A host wants no more updates of a resource; only the last one is told to the server."""
@@ -270,7 +370,8 @@ class Conversation:
         answer = self.succeed(attachment, identity)
         return [Remember(attachment.key), *answer, *(self.unsubscribe_upstream(uri) if last else [])]
 
-    def _ask_subscription(self, uri: str) -> list[Command]:
+    def subscribe_upstream(self, uri: str) -> list[Command]:
+        """Ask the server for updates, for everybody who waits for them."""
         if self.modern:
             return self.bridge.subscribe(uri)
         params = jsonrpc.text_of({"uri": uri})
@@ -283,11 +384,14 @@ class Conversation:
         accepted = self.subscriptions.accepted(uri)
         commands: list[Command] = []
         for waiter in accepted.waiters:
+            if isinstance(waiter.session, ListenKey):
+                commands += self.modern_hosts.listening.answered(waiter.session, uri, accepted=True)
+                continue
             attachment = self.sessions[waiter.session]
             commands += [Remember(waiter.session), *self.succeed(attachment, waiter.identity)]
         # Who held it before a restart may have missed a change (protocol.md 6.8).
         missed = jsonrpc.notification_line("notifications/resources/updated", jsonrpc.text_of({"uri": uri}))
-        commands += [ToSession(key, missed) for key in sorted(accepted.before)]
+        commands += self.tell_updated(accepted.before, jsonrpc.parse(missed))
         return commands + (self.unsubscribe_upstream(uri) if accepted.unwanted else [])
 
     def _not_subscribed(self, uri: str, answer: Message) -> list[Command]:
@@ -295,10 +399,20 @@ class Conversation:
         first, again = self.subscriptions.rejected(uri)
         if first is None:
             commands.append(Note("subscription", f"the server no longer accepts a subscription to {uri}"))
+        elif isinstance(first.session, ListenKey):
+            commands += self.modern_hosts.listening.answered(first.session, uri, accepted=False)
         else:
             line = jsonrpc.encode({**answer.members, "id": Raw(first.identity)})
             commands += self.sessions[first.session].answer(first.identity, line)
-        return commands + (self._ask_subscription(uri) if again else [])
+        return commands + (self.subscribe_upstream(uri) if again else [])
+
+    def tell_updated(self, holders: set[Holder], message: Message) -> list[Command]:
+        """Tell those who hold a resource that it changed."""
+        line = jsonrpc.encode(message.members)
+        hosts = sorted(holder for holder in holders if not isinstance(holder, ListenKey))
+        listens = [holder for holder in holders if isinstance(holder, ListenKey)]
+        commands: list[Command] = [ToSession(key, line) for key in hosts]
+        return [*commands, *self.modern_hosts.listening.updated(listens, message)] if listens else commands
 
     def unsubscribe_upstream(self, uri: str) -> list[Command]:
         """Tell the server that nobody wants updates any more."""
@@ -310,14 +424,12 @@ class Conversation:
 
     def replay_subscriptions(self) -> list[Command]:
         """Subscribe at a new child what hosts hold."""
-        return [command for uri in self.subscriptions.to_replay() for command in self._ask_subscription(uri)]
+        return [command for uri in self.subscriptions.to_replay() for command in self.subscribe_upstream(uri)]
 
     # Attribution
 
     def eligible(self) -> set[SessionKey]:
         """The hosts with a request in flight during which the server may call back or log (6.3 rule 3)."""
         return {
-            pending.session
-            for pending in self.pending.values()
-            if pending.session is not None and pending.method in mcp.CALLBACK_METHODS
+            pending.session for pending in self.pending.values() if pending.session is not None and asks_back(pending)
         }

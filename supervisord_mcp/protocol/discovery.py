@@ -69,6 +69,11 @@ class Discovery:
         self._announced: set[str] = set()
         self._fetches = 0
 
+    @property
+    def server_info(self) -> Text | None:
+        """How the server names itself, which every result to a modern host carries (protocol.md 3.2)."""
+        return jsonrpc.members_of(self.handshake).get("serverInfo")
+
     def start(self, terms: Terms, version: str, capabilities: dict[str, Any], client: dict[str, Any]) -> list[Command]:
         """A child runs: open the conversation, as one client with these capabilities."""
         self.handshaking = True

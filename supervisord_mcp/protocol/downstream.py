@@ -10,6 +10,7 @@ from supervisord_mcp.protocol.attachment import Attachment, Batch, Greeting
 from supervisord_mcp.protocol.catalogue import items_of
 from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, SessionKey, ToSession
 from supervisord_mcp.protocol.conversation import Conversation
+from supervisord_mcp.protocol.eras.modern_host import ModernHosts
 from supervisord_mcp.protocol.framing import KEPT, Oversized
 from supervisord_mcp.protocol.jsonrpc import Message
 from supervisord_mcp.protocol.salvage import Outline
@@ -21,8 +22,9 @@ Handler = Callable[[Attachment, Message, bytes], list[Command]]
 class Downstream:
     """The hosts' side of one conversation."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: Conversation, modern: ModernHosts) -> None:
         self._talk = conversation
+        self._modern = modern
         self._handlers: dict[str, Handler] = {
             "ping": self._ping,
             "initialize": self._initialize,
@@ -116,10 +118,12 @@ class Downstream:
         return self._handle(attachment, message)
 
     def _handle(self, attachment: Attachment, message: Message) -> list[Command]:
-        if message.method is None:
-            return self._talk.callbacks.answered(attachment.key, message)
         identity = message.id
         try:
+            if attachment.era != "legacy" and (told := self._modern.hear(attachment, message)) is not None:
+                return told
+            if message.method is None:
+                return self._talk.callbacks.answered(attachment.key, message)
             if identity is None:
                 return self._notification(attachment, message)
             return self._handlers.get(message.method, self._pass_on)(attachment, message, identity)
@@ -139,7 +143,7 @@ class Downstream:
         return self._talk.succeed(attachment, identity)
 
     def _discover(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
-        # A legacy daemon's answer to the probe of a dual-era host; nothing is started for it (pitfall 60).
+        # Who shook hands has chosen its era (6.9).
         text = "Method not found: server/discover"
         return self._talk.fail(attachment, identity, jsonrpc.METHOD_NOT_FOUND, text)
 
@@ -162,6 +166,7 @@ class Downstream:
         attachment.capabilities = said.capabilities
         attachment.client = said.client
         attachment.greeting = Greeting.ASKED
+        attachment.era = "legacy"
         if self._talk.discovery.handshake is None:
             return self._talk.hold(attachment, message, identity)
         return self._talk.greet(attachment, identity)
@@ -188,7 +193,7 @@ class Downstream:
             case "notifications/progress":
                 return self._talk.callbacks.progress(attachment.key, message)
             case "notifications/roots/list_changed" if not self._talk.callbacks.relay:
-                return []
+                return self._talk.moves.changed(attachment.key) if attachment.done else []
         message.params()
         if not attachment.greeted:
             return [Note("host", f"{message.method} came before initialize")]
@@ -222,6 +227,8 @@ class Downstream:
             if held is not None and held.method == "initialize":
                 return []  # it cannot be cancelled (protocol.md 2.3)
             self._talk.held.drop(attachment.key, identity)
+            if self._talk.turns.drop(attachment.key, identity):
+                commands += self._talk.turns.go_on()
             self._talk.subscriptions.cancel(attachment.key, identity)
             commands += self._talk.bridge.cancel(attachment.key, identity)
         return [*commands, Dropped(attachment.key, identity), *attachment.forget(identity)]

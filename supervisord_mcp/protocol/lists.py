@@ -11,28 +11,27 @@ Page = tuple[str, bytes]
 class KnownLists:
     """The lists as one host sees them. A *kind* is the capability whose lists change together."""
 
-    __slots__ = ("_expired", "_owed", "_pages", "_seen", "_told")
+    __slots__ = ("_former", "_owed", "_pages", "_seen", "_told")
 
-    def __init__(self) -> None:
+    def __init__(self, *, former: bool = False) -> None:
         # Announced, and not asked for since: no second telling is needed.
         self._told: set[str] = set()
         # Changed while the host could not be told yet.
         self._owed: set[str] = set()
         # Asked of the child that runs now.
         self._seen: set[str] = set()
-        # Cursors that the child handed out, and those of a child that is gone.
+        # Cursors that the child handed out, and whether the host may have others, from a child that is gone.
         self._pages: set[Page] = set()
-        self._expired: set[Page] = set()
+        self._former = former
 
     def asked(self, method: str, cursor: bytes | None) -> bool:
         """The host asks for a list; return False if the cursor is one of a child that is gone (pitfall 67)."""
         if cursor is not None:
-            return (method, cursor) not in self._expired
+            return not self._former or (method, cursor) in self._pages
         kind = mcp.LISTINGS[method].capability
         self._told.discard(kind)
         self._owed.discard(kind)
         self._pages = {page for page in self._pages if page[0] != method}
-        self._expired = {page for page in self._expired if page[0] != method}
         return True
 
     def passed_on(self, method: str) -> None:
@@ -43,7 +42,6 @@ class KnownLists:
         """The running child answered with a page, and with the cursor of the next one if there is one."""
         if cursor is not None:
             self._pages.add((method, cursor))
-            self._expired.discard((method, cursor))
 
     def saw(self, kind: str) -> bool:
         """Whether the running child was asked for this list."""
@@ -66,5 +64,5 @@ class KnownLists:
     def child_lost(self) -> None:
         """The child is gone: nothing that it said can be gone on with."""
         self._seen.clear()
-        self._expired |= self._pages
+        self._former = True
         self._pages.clear()

@@ -106,7 +106,8 @@ def relayed_capabilities(declared: dict[str, Any], version: str) -> dict[str, An
     Client-hosted tasks and experiments are not relayed, so they are not promised (protocol.md 6.1 D5). A server of an
     older revision may reject modes that came later, so they are left out there (pitfall 42).
     """
-    told = {key: value for key, value in declared.items() if key in ("roots", "sampling", "elicitation")}
+    relayed = {key: value for key, value in declared.items() if key in ("roots", "sampling", "elicitation")}
+    told = {key: value if isinstance(value, dict) else {} for key, value in relayed.items()}
     if version < "2025-06-18":
         told.pop("elicitation", None)
     if version < "2025-11-25":

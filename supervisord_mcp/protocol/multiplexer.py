@@ -12,11 +12,13 @@ from msgspec import Raw
 
 from supervisord_mcp.protocol import jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import Attachment, State
+from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.catalogue import Catalogue
-from supervisord_mcp.protocol.commands import Command, Demand, SessionKey, ToSession
+from supervisord_mcp.protocol.commands import Command, Demand, SessionKey
 from supervisord_mcp.protocol.conversation import Conversation, Entropy
 from supervisord_mcp.protocol.downstream import Downstream
 from supervisord_mcp.protocol.eras.modern_child import ModernChild
+from supervisord_mcp.protocol.eras.modern_host import ModernHosts
 from supervisord_mcp.protocol.eras.probe import Terms
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.mcp import Era
@@ -29,10 +31,11 @@ class Multiplexer:
     ``relay`` as in `Conversation`, ``known`` is the stored catalogue, ``entropy`` gives as many random bytes as asked.
     """
 
-    def __init__(self, server: str, *, entropy: Entropy, relay: bool = False, known: Catalogue | None = None) -> None:
+    def __init__(self, server: str, *, entropy: Entropy, relay: Rules = False, known: Catalogue | None = None) -> None:
         self._talk = Conversation(server, relay=relay, known=known, entropy=entropy)
-        self._talk.bridge = ModernChild(self._talk)
-        self._downstream = Downstream(self._talk)
+        self._talk.bridge = bridge = ModernChild(self._talk)
+        self._modern = ModernHosts(self._talk, bridge.cache)
+        self._downstream = Downstream(self._talk, self._modern)
         self._upstream = Upstream(self._talk)
 
     # What others may know
@@ -49,8 +52,11 @@ class Multiplexer:
 
     @property
     def catalogue(self) -> Catalogue | None:
-        """What is known of the server's offers."""
-        return self._talk.discovery.known
+        """What is known of the server's offers; of a child that just answered, what it said of itself."""
+        discovery = self._talk.discovery
+        if discovery.known is None and discovery.ready and discovery.handshake is not None:
+            return Catalogue(discovery.handshake, {}, discovery.discovered)
+        return discovery.known
 
     @property
     def sessions(self) -> int:
@@ -70,6 +76,7 @@ class Multiplexer:
             talk.held
             or talk.callbacks
             or talk.bridge
+            or self._modern.tunnels.busy
             or talk.subscriptions
             or talk.tasks
             or any(pending.session is not None for pending in talk.pending.values())
@@ -113,11 +120,12 @@ class Multiplexer:
         if attachment is None:
             return []
         self._talk.held.drop(key)
-        commands = self._cancel_all(attachment, "the host is gone")
+        self._talk.turns.drop(key)
+        commands = [*self._modern.leave(key), *self._cancel_all(attachment, "the host is gone")]
         commands += [*self._talk.callbacks.leave(key), *self._talk.bridge.leave(key)]
         for uri in self._talk.subscriptions.leave(key):
             commands += self._talk.unsubscribe_upstream(uri)
-        self._talk.tasks.leave(key)
+        self._talk.tasks.leave(attachment)
         return commands + self._talk.raise_level()
 
     def fail_session(self, key: SessionKey, text: str, data: Any = None) -> list[Command]:
@@ -125,7 +133,8 @@ class Multiplexer:
         attachment = self._talk.sessions[key]
         if any(message.method == "initialize" for message in self._talk.held.drop(key)):
             attachment.refused()
-        commands = [*self._cancel_all(attachment, text), *self._talk.bridge.leave(key)]
+        self._talk.turns.drop(key)
+        commands = [*self._modern.dismiss(key), *self._cancel_all(attachment, text), *self._talk.bridge.leave(key)]
         for identity in list(attachment.open):
             self._talk.subscriptions.cancel(key, identity)
             commands += self._talk.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, data)
@@ -151,11 +160,14 @@ class Multiplexer:
     def child_started(self, terms: Terms) -> list[Command]:
         """A child runs and its pipes are connected; ``terms`` say what is known of its era."""
         hosts = self._talk.sessions.values() if self._talk.callbacks.relay else ()
-        host = next((attachment for attachment in hosts if attachment.greeted), None)
+        host = next((attachment for attachment in hosts if attachment.greeted or attachment.capabilities), None)
         if host is None:
-            return self._talk.discovery.start(terms, mcp.NEWEST_LEGACY, {}, mcp.DAEMON)
-        capabilities = mcp.relayed_capabilities(host.capabilities, host.version)
-        return self._talk.discovery.start(terms, host.version, capabilities, host.client or mcp.DAEMON)
+            shared = self._talk.callbacks.shared
+            declared = {} if shared is None else shared.profile.capabilities()
+            return self._talk.discovery.start(terms, mcp.NEWEST_LEGACY, declared, mcp.DAEMON)
+        version = host.version if host.era == "legacy" else mcp.NEWEST_LEGACY
+        capabilities = mcp.relayed_capabilities(host.capabilities, version)
+        return self._talk.discovery.start(terms, version, capabilities, host.client or mcp.DAEMON)
 
     @property
     def doubtful(self) -> bool:
@@ -171,18 +183,24 @@ class Multiplexer:
         waits = blameless or not self._talk.discovery.handshaking
         commands = [] if waits else self.fail_held(text, data)
         self._talk.pending.clear()
+        self._talk.turns.take()
         for attachment in self._talk.sessions.values():
             attachment.lists.child_lost()
-            for identity in [i for i in attachment.open if self._talk.held.find(attachment.key, i) is None]:
+            for identity in [i for i in attachment.open if not self._outlives_child(attachment, i)]:
                 commands += self._talk.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, data)
-        # The answers to the child's own questions go nowhere; only hosts are told.
-        commands += [command for command in self._talk.callbacks.abandon() if isinstance(command, ToSession)]
+        commands += self._talk.callbacks.child_lost()
+        self._modern.child_lost()
         self._talk.subscriptions.child_lost()
         self._talk.tasks.child_lost()
         self._talk.bridge.child_lost()
         self._talk.level = None
         self._talk.discovery.child_lost(blameless=blameless)
         return commands
+
+    def _outlives_child(self, attachment: Attachment, identity: bytes) -> bool:
+        """Whether an open request goes on without a child: it waits for the next one, or it listens."""
+        held = self._talk.held.find(attachment.key, identity)
+        return held is not None or self._modern.holds(attachment.key, identity)
 
     def fail_held(self, text: str, data: Any = None) -> list[Command]:
         """No child will come for now: answer everything that waits for one."""
@@ -202,4 +220,6 @@ class Multiplexer:
         From now on hosts wait for the next child; what this one has, it may still answer.
         """
         self._talk.discovery.stopping()
-        return self._talk.callbacks.abandon()
+        for held in self._talk.turns.take():
+            self._talk.held.add(held.session, held.message)
+        return [*self._talk.callbacks.abandon(), *self._modern.parking.stopping()]

@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
 from supervisord_mcp.protocol.commands import Command, SessionKey
 from supervisord_mcp.protocol.jsonrpc import Message
+from supervisord_mcp.protocol.traces import Trace
+
+#: Takes the answer to a request.
+Reply: TypeAlias = Callable[[Message], list[Command]]
 
 
 class Pending(msgspec.Struct):
-    """A request sent to the child: whose it is, under which id and progress token, or who takes the answer.
+    """A request sent to the child: whose it is, under which id and progress token, and who takes the answer.
+
+    ``reply`` takes the answer where it does not simply go to the host: to a request of the daemon's own (no
+    ``session``), or of a host of the other era.
 
     ``progress`` is the last value reported, ``augmented`` says that the call asked for a task, ``task`` names the one
-    that the request is about. ``offset`` is added to what the child reports: a call of several rounds goes on counting
-    (pitfall 9). (A struct, because one is made for every call.)
+    that the request is about, ``trace`` is the cookie it was sent with. ``offset`` is added to what the child reports:
+    a call of several rounds goes on counting (pitfall 9). (A struct, because one is made for every call.)
     """
 
     session: SessionKey | None
@@ -28,7 +36,8 @@ class Pending(msgspec.Struct):
     task: str | None = None
     progress: float | None = None
     offset: float = 0
-    reply: Callable[[Message], list[Command]] | None = None
+    trace: Trace | None = None
+    reply: Reply | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,17 @@ class HeldMessages:
         self._held.clear()
         self.size = 0
         return taken
+
+    @property
+    def first(self) -> Held | None:
+        """What has waited longest."""
+        return self._held[0] if self._held else None
+
+    def take_first(self) -> Held:
+        """Take out what has waited longest. Raise `IndexError` if nothing waits."""
+        held = self._held.popleft()
+        self.size -= held.size
+        return held
 
     def find(self, session: SessionKey, identity: bytes) -> Message | None:
         """Return the held request of a host with that id, or None."""

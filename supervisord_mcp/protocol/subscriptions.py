@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 from supervisord_mcp.protocol.commands import SessionKey
 
 
-@dataclass(slots=True)
-class Waiter:
-    """A host's request to subscribe that waits for the server; not ``stays`` where the host took it back since."""
+class ListenKey(NamedTuple):
+    """A `subscriptions/listen` of a modern host: it holds resources of its own, apart from the host's other listens."""
 
     session: SessionKey
+    identity: bytes
+
+
+#: Who wants a resource: a legacy host, or one listen of a modern one.
+Holder: TypeAlias = SessionKey | ListenKey
+
+
+@dataclass(slots=True)
+class Waiter:
+    """A request to subscribe that waits for the server; not ``stays`` where the holder took it back since."""
+
+    session: Holder
     identity: bytes
     stays: bool = True
 
 
 @dataclass(slots=True)
 class Subscription:
-    """One URI: the hosts that hold it, and those that wait for the server's answer.
+    """One URI: who holds it, and who waits for the server's answer.
 
     ``asking`` is true while a `resources/subscribe` is on its way; ``confirmed`` once the server accepted it. While
     one is on its way (and only then hosts wait) the entry stays though nobody wants it any more: there are never two.
     """
 
-    holders: set[SessionKey] = field(default_factory=set)
+    holders: set[Holder] = field(default_factory=set)
     waiters: list[Waiter] = field(default_factory=list)
     asking: bool = False
     confirmed: bool = False
@@ -35,7 +47,7 @@ class Accepted:
     """What follows when the server accepts: whom to answer, who had it before, whether nobody wants it any more."""
 
     waiters: list[Waiter]
-    before: set[SessionKey]
+    before: set[Holder]
     unwanted: bool
 
 
@@ -52,7 +64,7 @@ class Subscriptions:
         """Return the URIs a host holds, sorted."""
         return sorted(uri for uri, entry in self._by_uri.items() if session in entry.holders)
 
-    def subscribe(self, session: SessionKey, identity: bytes, uri: str) -> tuple[bool, bool]:
+    def subscribe(self, session: Holder, identity: bytes, uri: str) -> tuple[bool, bool]:
         """Note a host's wish; return (answer it now, ask the server now)."""
         entry = self._by_uri.setdefault(uri, Subscription())
         if entry.confirmed:
@@ -96,13 +108,13 @@ class Subscriptions:
                 waiter.stays = False
         return self._release(uri, entry)
 
-    def cancel(self, session: SessionKey, identity: bytes) -> None:
+    def cancel(self, session: Holder, identity: bytes) -> None:
         """A host no longer waits for its subscription."""
         for entry in self._by_uri.values():
             entry.waiters = [w for w in entry.waiters if (w.session, w.identity) != (session, identity)]
 
-    def leave(self, session: SessionKey) -> list[str]:
-        """A host is gone; return the URIs that the server has to be told nobody wants any more."""
+    def leave(self, session: Holder) -> list[str]:
+        """A host (or a listen) is gone; return the URIs that the server has to be told nobody wants any more."""
         gone = []
         for uri, entry in list(self._by_uri.items()):
             entry.holders.discard(session)
@@ -130,8 +142,8 @@ class Subscriptions:
             entry.waiters.clear()
             self._release(uri, entry)
 
-    def holders(self, uri: str) -> set[SessionKey]:
-        """Return the hosts that hold this very URI."""
+    def holders(self, uri: str) -> set[Holder]:
+        """Return who holds this very URI."""
         entry = self._by_uri.get(uri)
         return set() if entry is None else entry.holders
 
@@ -141,8 +153,9 @@ class Subscriptions:
         return entry is not None and entry.asking
 
     def lost(self, uri: str) -> None:
-        """The server ended a subscription that hosts hold; it can be asked for again (`to_replay`)."""
-        self._by_uri[uri].confirmed = False
+        """The server ended a subscription; where it is still held it can be asked for again (`to_replay`)."""
+        if uri in self._by_uri:
+            self._by_uri[uri].confirmed = False
 
     def to_replay(self) -> list[str]:
         """Return the URIs to subscribe again at a new child, and note that they are being asked for."""
@@ -151,8 +164,8 @@ class Subscriptions:
             self._by_uri[uri].asking = True
         return uris
 
-    def interested(self, uri: str) -> set[SessionKey]:
-        """Given the URI of an update, return the hosts to tell.
+    def interested(self, uri: str) -> set[Holder]:
+        """Given the URI of an update, return whom to tell.
 
         An update may name a sub-resource of what was subscribed (pitfall 24): without an exact match the longest
         subscribed prefix is meant, and failing that every subscriber.

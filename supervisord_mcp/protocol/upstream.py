@@ -18,7 +18,7 @@ from supervisord_mcp.protocol.tasks import BY_ID
 #: A result that is no result of the legacy era is never longer than this.
 _SHORT = 4096
 #: Requests whose answers have to be looked into.
-_READ = frozenset({"tasks/list", *BY_ID, *mcp.LISTINGS})
+_READ = frozenset({*BY_ID, *mcp.LISTINGS})
 
 
 class Upstream:
@@ -123,31 +123,41 @@ class Upstream:
         pending = self._talk.pending.pop(upstream, None) if upstream is not None else None
         if pending is None or upstream is None:
             known = upstream is not None and 0 < upstream <= self._talk.last_id
+            if known and upstream is not None:
+                self._talk.callbacks.settled(upstream)
             return [Note("late" if known else "unknown", "an answer that nobody waits for")]
         if pending.reply is not None:
-            return self._read(pending.reply(message))
+            followed = self._read(pending.reply(message))
+            return [*followed, *self._talk.turns.go_on()] if self._talk.callbacks.serialized else followed
         assert pending.session is not None
         attachment = self._talk.sessions[pending.session]
+        before: list[Command] = []
         if pending.augmented or pending.method in _READ:
-            self._read_answer(attachment, pending, message, upstream)
+            before = self._read_answer(attachment, pending, message, upstream)
+        elif pending.trace is not None and "error" in message.members:
+            self._talk.callbacks.refused_call(attachment.key, message.members["error"])
         if attachment.version < self._talk.discovery.version and "result" in message.members:
             told = self._talk.told(attachment, pending.method, message.members["result"])
             message.members["result"] = Raw(told)
         message.members["id"] = Raw(pending.identity)
-        return [*attachment.answer(pending.identity, jsonrpc.encode(message.members))]
+        answer = attachment.answer(pending.identity, jsonrpc.encode(message.members))
+        if self._talk.callbacks.serialized:
+            return [*before, *answer, *self._talk.turns.go_on()]
+        return [*before, *answer]
 
-    def _read_answer(self, attachment: Attachment, pending: Pending, message: Message, upstream: int) -> None:
+    def _read_answer(self, attachment: Attachment, pending: Pending, message: Message, upstream: int) -> list[Command]:
+        """Learn from an answer what it says of tasks and lists; return what comes before it."""
         result = message.members.get("result")
         if pending.task is not None:
-            self._talk.tasks.answered(pending.task, pending.method, message)
-        elif result is None:
-            return
-        elif pending.augmented:
+            over = self._talk.tasks.answered(pending.task, pending.method, message)
+            return self._talk.callbacks.task_over(pending.task) if over else []
+        if result is None:
+            return []
+        if pending.augmented:
             self._talk.tasks.created(pending, result, upstream)
-        elif pending.method == "tasks/list":
-            message.members["result"] = Raw(self._talk.tasks.filtered(attachment.key, result))
         else:
             attachment.lists.answered(pending.method, requests.cursor(jsonrpc.members_of(result), "nextCursor"))
+        return []
 
     def _read(self, followed: list[Command]) -> list[Command]:
         """Given what follows from an answer that somebody took, return it with what hosts get of a child now ready."""
@@ -161,6 +171,7 @@ class Upstream:
     def _resume(self) -> list[Command]:
         """The child is ready: it gets what hosts had set, then what was held for it, in order."""
         commands = [*self._talk.raise_level(), *self._talk.replay_subscriptions()]
+        commands += self._talk.modern_hosts.child_ready()
         for held in self._talk.held.take():
             attachment, message = self._talk.sessions[held.session], held.message
             if message.id is None:
@@ -181,22 +192,27 @@ class Upstream:
         if message.method == "notifications/progress":
             return self._progress(message)
         if self._talk.modern:
-            return self._talk.bridge.notified(message)
+            told = self._talk.modern_hosts.notified(message)
+            return self._talk.bridge.notified(message) if told is None else told
         match message.method:
             case "notifications/message":
                 return self._log(message)
             case "notifications/resources/updated":
                 uri = jsonrpc.string_of(message.params().get("uri")) or ""
-                line = jsonrpc.encode(message.members)
-                return [ToSession(key, line) for key in sorted(self._talk.subscriptions.interested(uri))]
+                return self._talk.tell_updated(self._talk.subscriptions.interested(uri), message)
             case "notifications/cancelled":
                 return self._talk.callbacks.cancelled(message.params())
             case "notifications/tasks/status":
-                owner = self._talk.tasks.status(message)
-                return [] if owner is None else [ToSession(owner, jsonrpc.encode(message.members))]
+                return self._task_status(message)
             case method if method in mcp.CHANGED:
                 return self._talk.discovery.changed(mcp.CHANGED[method])
         return self._talk.callbacks.from_child(message)
+
+    def _task_status(self, message: Message) -> list[Command]:
+        task, over = self._talk.tasks.status(message)
+        ended = self._talk.callbacks.task_over(task) if over else []
+        owner = self._talk.tasks.owner(task)
+        return ended if owner is None else [*ended, ToSession(owner, jsonrpc.encode(message.members))]
 
     def _progress(self, message: Message) -> list[Command]:
         params = message.params()
@@ -229,11 +245,15 @@ class Upstream:
         return [
             ToSession(attachment.key, line, Weight.DROPPABLE)
             for attachment in self._talk.sessions.values()
-            if attachment.done and (not calling or attachment.key in calling) and self._shows(attachment, rank, calling)
+            if (not calling or attachment.key in calling) and self._shows(attachment, rank, calling)
         ]
 
     def _shows(self, attachment: Attachment, rank: int, calling: set[SessionKey]) -> bool:
         """Whether a log message of that rank is shown to a host, by the level that it asked for."""
+        if attachment.era == "modern":
+            return self._talk.modern_hosts.shows(attachment.key, rank)
+        if not attachment.done:
+            return False
         if attachment.level is not None:
             return rank >= mcp.LEVELS[attachment.level]
         if not calling and len(self._talk.sessions) > 1:

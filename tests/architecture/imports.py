@@ -20,7 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"server"}),
     frozenset({"reports"}),
     frozenset({"supervisor"}),
-    frozenset({"caller", "listener", "http", "reloader", "inspector"}),
+    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview"}),
     frozenset({"control", "reception"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),

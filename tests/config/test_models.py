@@ -153,3 +153,24 @@ def test_users() -> None:
     for wrong in ("0-5", "7", "9-8", 5, "1-4294967295"):
         with pytest.raises(ValidationError, match="user ids"):
             DaemonConfig.model_validate({"uids": wrong})
+
+
+@pytest.mark.parametrize(
+    ("entry", "sharing"),
+    [
+        ({"callbacks": "exclusive"}, "session"),
+        ({"callbacks": "exclusive", "scope": "session"}, "session"),
+        ({"callbacks": "on"}, "global"),
+        ({"callbacks": "cookie", "scope": "project"}, "project"),
+        ({"callbacks": "serialized", "cwd": "${project}"}, "project"),
+        ({}, "global"),
+    ],
+)
+def test_who_shares_an_instance_of_a_server_that_asks_back(entry: dict[str, Any], sharing: str) -> None:
+    assert ServerConfig.model_validate({"command": ["x"], **entry}).sharing == sharing
+
+
+@pytest.mark.parametrize("scope", ["global", "project"])
+def test_what_is_shared_is_not_exclusive(scope: str) -> None:
+    with pytest.raises(ValidationError, match="every session its own"):
+        ServerConfig.model_validate({"command": ["x"], "callbacks": "exclusive", "scope": scope})

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mcp import ClientSession, StdioServerParameters
+from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tests.kit.daemon import Daemon, shim
@@ -22,9 +22,20 @@ async def sdk_host(daemon: Daemon, server: str, *options: str) -> AsyncIterator[
         yield session
 
 
-async def text_of_call(session: ClientSession, tool: str, **arguments: Any) -> str:
+async def text_of_call(session: ClientSession | Client, tool: str, **arguments: Any) -> str:
     """Call a tool and return the text of its first content block."""
     result = await session.call_tool(tool, arguments)
     block = result.content[0]
     assert block.type == "text", block
     return block.text
+
+
+@asynccontextmanager
+async def modern_host(
+    daemon: Daemon, server: str, *options: str, mode: str = "auto", **told: Any
+) -> AsyncIterator[Client]:
+    """Connect a host of 2026-07-28 to a server; ``told`` are further arguments of the SDK's client."""
+    program, *arguments = shim(server, *options)
+    parameters = StdioServerParameters(command=program, args=arguments, env=daemon.env, cwd=str(daemon.user))
+    async with Client(stdio_client(parameters), mode=mode, **told) as client:
+        yield client

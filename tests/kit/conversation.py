@@ -23,6 +23,7 @@ from types import EllipsisType, TracebackType
 from typing import Any, NoReturn
 
 from supervisord_mcp.protocol.attachment import State
+from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import (
     Alarm,
@@ -51,6 +52,11 @@ LISTS = {
     "resourceTemplates": "resources/templates/list",
 }
 NEWEST = "2025-11-25"
+MODERN = "2026-07-28"
+#: What the keys of modern envelopes begin with.
+MCP = "io.modelcontextprotocol/"
+#: What the child says of itself.
+SERVER = {"name": "fake", "version": "1"}
 
 
 def request(identity: Json, method: Json, params: Json = None) -> dict[str, Json]:
@@ -86,6 +92,25 @@ def call(identity: Json, name: Json = "echo", token: Json = None, **arguments: J
     if token is not None:
         params["_meta"] = {"progressToken": token}
     return request(identity, "tools/call", params)
+
+
+def modern(
+    identity: Json, method: str, params: Json = None, *, capabilities: Json = None, meta: Json = None
+) -> dict[str, Json]:
+    """Return a request of a modern host, with its envelope; ``meta`` are further or other members of ``_meta``."""
+    envelope = {
+        f"{MCP}protocolVersion": MODERN,
+        f"{MCP}clientCapabilities": {} if capabilities is None else capabilities,
+        f"{MCP}clientInfo": {"name": "host", "version": "1"},
+        **(meta or {}),
+    }
+    return request(identity, method, {**(params or {}), "_meta": envelope})
+
+
+def completed(identity: Json, value: Json = None, **more: Json) -> dict[str, Json]:
+    """Return what a modern host hears of a legacy child's result."""
+    told = {**(value or {}), "resultType": "complete", "_meta": {f"{MCP}serverInfo": SERVER}, **more}
+    return result(identity, told)
 
 
 def cancelled(identity: Json, reason: Json = None) -> dict[str, Json]:
@@ -252,7 +277,7 @@ class Talk:
         self,
         server: str = "s",
         *,
-        relay: bool = False,
+        relay: Rules = False,
         known: Catalogue | None = None,
         terms: Terms = Terms(),
     ) -> None:
@@ -349,7 +374,7 @@ class Talk:
         handshake = {
             "protocolVersion": version,
             "capabilities": capabilities or {},
-            "serverInfo": {"name": "fake", "version": "1"},
+            "serverInfo": SERVER,
         }
         self.server.answers(opening, handshake)
         self.server.hears(notification("notifications/initialized"))

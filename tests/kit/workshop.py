@@ -25,6 +25,7 @@ from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.commands import Weight
 from supervisord_mcp.protocol.eras.probe import Terms
 from supervisord_mcp.protocol.mcp import Era
+from supervisord_mcp.protocol.profiles import Root
 from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.base import Child, LaunchSpec
 from supervisord_mcp.server import ManagedServer
@@ -55,6 +56,7 @@ class Guest:
         self.open: list[bytes] = []
         self.states: list[State] = []
         self.paused = False
+        self.roots: tuple[Root, ...] | None = None
         self.verdict: tuple[int, str] | None = None
         self.changed = anyio.Event()
         self._next = 0
@@ -77,6 +79,10 @@ class Guest:
 
     def remember(self, state: State) -> None:
         self.states.append(state)
+
+    def moved(self, roots: tuple[Root, ...]) -> None:
+        self.roots = roots
+        self._tell()
 
     def pause(self) -> None:
         self.paused = True

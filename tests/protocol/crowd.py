@@ -14,6 +14,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.framing import Oversized
 from tests.kit import rawjson
 from tests.kit.conversation import Host, Talk, changed, notification, progress, request
@@ -47,9 +48,11 @@ class Member:
 class Crowd:
     """Everybody, and the referee."""
 
-    def __init__(self, *, relay: bool) -> None:
+    def __init__(self, *, relay: Rules) -> None:
         self.talk = Talk(relay=relay)
-        self.most = 1 if relay else 4
+        self.most = 1 if relay is True else 4
+        self.unanswered: set[str] = set()
+        self.questioned = 0
         self.members: list[Member] = []
         self.runs = False
         self.asked: list[dict[str, Any]] = []
@@ -116,7 +119,8 @@ class Crowd:
 
     @staticmethod
     def _opening(version: str) -> dict[str, Any]:
-        return {"protocolVersion": version, "capabilities": {"elicitation": {}, "roots": {}}}
+        capabilities: dict[str, Any] = {"elicitation": {}, "roots": {}, "sampling": {}}
+        return {"protocolVersion": version, "capabilities": capabilities}
 
     def call(self, member: Member, draw: Draw) -> None:
         """A host calls a tool."""
@@ -214,6 +218,7 @@ class Crowd:
         """The child is gone."""
         self.runs = False
         self.asked.clear()
+        self.unanswered.clear()
         self.answered.clear()
         self._after(self.talk.child_dies)
 
@@ -233,7 +238,7 @@ class Crowd:
         kind = draw(st.integers(0, 9))
         self._child(
             [
-                request("q", draw(st.sampled_from(["elicitation/create", "roots/list", "vendor/y"]))),
+                self._question(draw) if kind == 0 else None,
                 request(1, "ping"),
                 _report(token, draw(st.integers(0, 9)), about),
                 _report(str(token), draw(st.integers(0, 9)), about),
@@ -245,6 +250,21 @@ class Crowd:
                 notification("notifications/tasks/status", {"taskId": "1", "status": "completed"}),
             ][kind]
         )
+
+    def _question(self, draw: Draw) -> dict[str, Any]:
+        """Return a question of the child for one of its calls, with or without a proof, or for none of them."""
+        self.questioned += 1
+        name = f"q{self.questioned}"
+        self.unanswered.add(name)
+        method = draw(st.sampled_from(["elicitation/create", "roots/list", "sampling/createMessage", "vendor/y"]))
+        calls = [asked for asked in self.asked if "arguments" in (asked.get("params") or {})]
+        if self.most == 1 or not calls or draw(st.integers(0, 9)) == 0:
+            return request(name, method, {})
+        params = draw(st.sampled_from(calls))["params"]
+        meta: dict[str, Any] = {}
+        if draw(st.booleans()):
+            meta["traceparent"] = params.get("_meta", {}).get("traceparent")
+        return request(name, method, {"of": params["arguments"]["of"], "_meta": meta})
 
     def _child(self, message: Any) -> None:
         self._after(lambda: self.talk.server.says(message))
@@ -262,7 +282,8 @@ class Crowd:
 
     def _to_child(self, message: dict[str, Any]) -> None:
         if "method" not in message:
-            assert message["id"] in ("q", 1), "an answer to a question that the child did not ask"
+            assert message["id"] == 1 or message["id"] in self.unanswered, "an answer to no question of the child"
+            self.unanswered.discard(message["id"])
             return
         if "id" not in message:
             return
@@ -323,6 +344,10 @@ class Crowd:
         while self.asked:
             self._child(_answer_to(self.asked.pop(0), 1))
         talk = self.talk.mux._talk
+        assert not self.unanswered, "questions of the child without an answer"
+        assert not talk.turns
+        assert not talk.callbacks._attribution.lingering
+        assert not talk.callbacks._dialogues
         assert not talk.sessions
         assert not talk.pending
         assert not talk.held

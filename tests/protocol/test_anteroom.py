@@ -22,10 +22,12 @@ from supervisord_mcp.protocol.anteroom import (
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.framing import Oversized
+from supervisord_mcp.protocol.profiles import Root
 from tests.kit.conversation import call, cancelled, error, matches, notification, request, result
 
 REMEDY = "write --project"
 ROOTS = {"roots": [{"uri": "file:///home/me/a%20b"}]}
+FOUND = (Root("file:///home/me/a%20b"),)
 OPENING = {"protocolVersion": "2025-06-18", "capabilities": {"roots": {}}, "clientInfo": {"name": "h"}}
 INITIALIZED = notification("notifications/initialized")
 
@@ -33,8 +35,8 @@ INITIALIZED = notification("notifications/initialized")
 class Waiting:
     """A session in the anteroom."""
 
-    def __init__(self, known: Catalogue | None = None, state: State | None = None) -> None:
-        self.room = Anteroom("s", known, REMEDY, state)
+    def __init__(self, known: Catalogue | None = None, state: State | None = None, remedy: str | None = REMEDY) -> None:
+        self.room = Anteroom("s", known, remedy, state)
 
     def says(self, message: Any) -> list[Outcome]:
         line = message if isinstance(message, bytes | Oversized) else json.dumps(message).encode()
@@ -65,7 +67,7 @@ def test_a_host_is_greeted_asked_and_let_through() -> None:
     state = State(version="2025-06-18", capabilities={"roots": {}}, client={"name": "h"}, initialized=True)
     assert waiting.room.state == state
     lines = tuple(json.dumps(message).encode() for message in (call(1), cancelled(1), INITIALIZED))
-    assert waiting.says(result("smcp-roots", ROOTS)) == [Admitted("/home/me/a b", state, lines, (b"1",))]
+    assert waiting.says(result("smcp-roots", ROOTS)) == [Admitted("/home/me/a b", FOUND, state, lines, (b"1",))]
 
 
 def test_a_host_is_greeted_as_the_server_would() -> None:
@@ -138,7 +140,7 @@ def test_a_session_that_waited_when_the_daemon_died_is_asked_again() -> None:
     (reply,) = waiting.room.begin()
     assert isinstance(reply, Reply)
     assert matches(request("smcp-roots", "roots/list"), json.loads(reply.line))
-    assert waiting.says(result("smcp-roots", ROOTS)) == [Admitted("/home/me/a b", state, (), ())]
+    assert waiting.says(result("smcp-roots", ROOTS)) == [Admitted("/home/me/a b", FOUND, state, (), ())]
     assert Waiting(state=State(version="2025-06-18")).room.begin() == []
 
 
@@ -179,17 +181,33 @@ def test_what_is_no_message_is_answered(line: bytes | Oversized, identity: int |
     [
         ([{"uri": "file:///a"}, {"uri": "file:///b"}], "/a"),
         ([{"uri": "https://a/b"}, {"uri": "file://localhost/b%C3%A9"}], "/bé"),
-        ([{"uri": "file://["}, {"uri": 5}, 5, {}, {"uri": "file:///c"}], "/c"),
+        ([{"uri": "file://["}, {"uri": "file:///c"}], "/c"),
         ([{"uri": "file://other/a"}, {"uri": "file:a"}, {"uri": "file:///a%00b"}, {"uri": "/a"}], None),
         ([], None),
-        ({}, None),
-        (None, None),
     ],
 )
 def test_the_first_directory_of_this_machine_is_the_project(roots: Any, path: str | None) -> None:
-    assert first_root(jsonrpc.parse(json.dumps(result(1, {"roots": roots})).encode())) == path
+    assert first_root(tuple(Root(root["uri"]) for root in roots)) == path
 
 
-def test_an_answer_without_a_result_names_no_root() -> None:
-    assert first_root(jsonrpc.parse(b'{"id":1,"error":{}}')) is None
-    assert first_root(jsonrpc.parse(b'{"id":1,"result":[]}')) is None
+@pytest.mark.parametrize(
+    ("answer", "roots"),
+    [
+        (result("smcp-roots", {"roots": []}), ()),
+        (result("smcp-roots", {"roots": [{"uri": "https://x/"}]}), (Root("https://x/"),)),
+        ({"jsonrpc": "2.0", "id": "smcp-roots", "error": {"code": -32601, "message": "no"}}, None),
+    ],
+)
+def test_a_host_that_needs_no_project_is_let_through_whatever_it_says(answer: Any, roots: Any) -> None:
+    waiting = Waiting(remedy=None)
+    waiting.greets()
+    waiting.says(call(1))
+    lines = (json.dumps(call(1)).encode(),)
+    assert waiting.says(answer) == [Admitted(None, roots, waiting.room.state, lines, (b"1",))]
+
+
+def test_a_host_that_needs_no_project_loses_nothing_of_what_it_says_too_much() -> None:
+    waiting = Waiting(remedy=None)
+    waiting.greets()
+    long = json.dumps(call(1, text="x" * MAX_HELD)).encode()
+    assert waiting.says(long) == [Admitted(None, None, waiting.room.state, (long,), (b"1",))]

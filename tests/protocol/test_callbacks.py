@@ -15,7 +15,9 @@ from tests.kit.conversation import (
     Talk,
     call,
     cancelled,
+    completed,
     error,
+    modern,
     notification,
     progress,
     request,
@@ -162,8 +164,9 @@ def test_what_waits_for_the_host_is_refused_when_it_leaves() -> None:
         talk.server.says(request("q", "sampling/createMessage"), notification("notifications/vendor"))
         a.leaves()
         talk.server.hears(error("q", -1))
-        talk.server.says(request("r", "roots/list"))
+        talk.server.says(request("r", "roots/list"), notification("notifications/vendor"))
         talk.server.hears(error("r", -32601))
+        assert talk.noted("unrouted") == 1
 
 
 def test_a_question_ends_with_the_call_it_belongs_to() -> None:
@@ -255,17 +258,20 @@ def test_a_question_that_is_malformed_is_answered() -> None:
         assert talk.noted("noise") == 2
 
 
-def modern() -> tuple[Talk, Host, list[tuple[int, int, bytes | None]]]:
-    """A child of one host of the modern era, and what is parked for it."""
+def modern_call() -> tuple[Talk, Host, Any]:
+    """A child of one host of the modern era, and the call of that host which it has."""
     talk = Talk(relay=True)
-    talk.child_runs()
-    a = talk.host("a", capabilities=ALL)
-    talk.mux._talk.sessions[a.key].era = "modern"
-    return talk, a, []
+    a = talk.joins("a")
+    a.says(modern(1, "tools/call", {"name": "x"}, capabilities=ALL))
+    opening = talk.child_starts()
+    assert opening["params"]["capabilities"] == ALL
+    talk.child_greets(opening)
+    return talk, a, talk.server.hears(request(..., "tools/call", {"name": "x"}))
 
 
 def test_a_question_for_a_modern_host_is_parked_with_its_call() -> None:
-    talk, a, parked = modern()
+    talk, a, asked = modern_call()
+    parked: list[tuple[int, int, bytes | None]] = []
 
     def park(session: int, parent: int, message: Message) -> list[Command]:
         parked.append((session, parent, message.id))
@@ -277,8 +283,7 @@ def test_a_question_for_a_modern_host_is_parked_with_its_call() -> None:
 
     with talk:
         talk.mux._talk.callbacks.park = park
-        a.says(call(1))
-        asked = talk.server.hears(call(...))
+        talk.mux._talk.callbacks.withdrawn = None
         talk.server.says(request("q", "elicitation/create", {}), notification("notifications/vendor"))
         talk.server.says(cancelled("q"))
         talk.mux._talk.callbacks.withdrawn = withdrawn
@@ -286,17 +291,16 @@ def test_a_question_for_a_modern_host_is_parked_with_its_call() -> None:
         assert parked == [(a.key, asked["id"], b'"q"'), (0, 0, b'"q"')]
         assert talk.noted("unrouted") == 1
         talk.server.answers(asked)
-        a.hears(result(1))
+        a.hears(completed(1))
 
 
 def test_a_question_for_a_modern_host_without_a_call_is_refused() -> None:
-    talk, a, _ = modern()
+    talk, a, asked = modern_call()
     with talk:
-        talk.server.says(request("q", "roots/list"))
-        talk.server.hears(error("q", -32601))
-        a.says(call(1))
-        asked = talk.server.hears(call(...))
+        talk.mux._talk.callbacks.park = None
         talk.server.says(request("q", "roots/list"))
         talk.server.hears(error("q", -32601))
         talk.server.answers(asked)
-        a.hears(result(1))
+        a.hears(completed(1))
+        talk.server.says(request("q", "roots/list"))
+        talk.server.hears(error("q", -32601))

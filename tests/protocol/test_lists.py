@@ -42,12 +42,20 @@ def test_a_cursor_lives_as_long_as_its_child() -> None:
     assert lists.asked("tools/list", b'"2"')
     lists.child_lost()
     assert not lists.asked("tools/list", b'"2"')
-    assert lists.asked("tools/list", b'"of nobody"')
+    assert not lists.asked("tools/list", b'"of nobody"')
     assert lists.asked("tools/list", None)
-    assert lists.asked("tools/list", b'"2"')
+    assert not lists.asked("tools/list", b'"2"')
     assert not lists.asked("prompts/list", b'"2"')
     lists.answered("prompts/list", b'"2"')
     assert lists.asked("prompts/list", b'"2"')
+
+
+def test_a_host_that_had_another_child_may_have_cursors_of_that() -> None:
+    assert KnownLists().asked("tools/list", b'"2"')
+    lists = KnownLists(former=True)
+    assert not lists.asked("tools/list", b'"2"')
+    lists.answered("tools/list", b'"2"')
+    assert lists.asked("tools/list", b'"2"')
 
 
 def test_asking_from_the_beginning_forgets_the_cursors_of_that_list() -> None:

@@ -6,13 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisord_mcp.protocol.attachment import State
+from supervisord_mcp.protocol.callbacks import Rules, Shared
 from supervisord_mcp.protocol.catalogue import Catalogue
+from supervisord_mcp.protocol.profiles import Profile, Root
 from tests.kit.conversation import Talk, call, cancelled, changed, error, request, result
 from tests.protocol.crowd import Crowd
 
+PROFILE = Profile(("elicitation.form", "sampling"), (Root("file:///p"),))
+RULES: tuple[Rules, ...] = (False, True, Shared(PROFILE, serialized=True), Shared(PROFILE, serialized=False))
 
-@given(st.data(), st.booleans())
-def test_every_request_is_answered_once_and_nothing_is_left(data: st.DataObject, relay: bool) -> None:
+
+@given(st.data(), st.sampled_from(RULES))
+def test_every_request_is_answered_once_and_nothing_is_left(data: st.DataObject, relay: Rules) -> None:
     crowd = Crowd(relay=relay)
     for _ in range(data.draw(st.integers(0, 60))):
         moves = crowd.moves()

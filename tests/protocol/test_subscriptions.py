@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisord_mcp.protocol.subscriptions import Accepted, Subscriptions, Waiter
+from supervisord_mcp.protocol.subscriptions import Accepted, Holder, Subscriptions, Waiter
 
 
 def holding(*sessions: int, uri: str = "u") -> Subscriptions:
@@ -143,7 +143,7 @@ MOVES = st.tuples(
 
 @given(st.lists(MOVES, max_size=40))
 def test_one_question_at_a_time_and_the_server_holds_what_is_wanted(moves: list[tuple[str, int]]) -> None:
-    subscriptions, asking, held, waiting = Subscriptions(), 0, False, Counter[tuple[int, bytes]]()
+    subscriptions, asking, held, waiting = Subscriptions(), 0, False, Counter[tuple[Holder, bytes]]()
     for number, (move, session) in enumerate(moves):
         identity = b"%d" % number
         match move:
@@ -183,3 +183,12 @@ def test_one_question_at_a_time_and_the_server_holds_what_is_wanted(moves: list[
         assert min(waiting.values(), default=0) >= 0
         assert not +waiting or asking
         assert held or asking or not subscriptions
+
+
+def test_a_subscription_that_nobody_holds_can_end_unnoticed() -> None:
+    subscriptions = Subscriptions()
+    subscriptions.lost("u")
+    subscriptions.subscribe(1, b"1", "u")
+    subscriptions.accepted("u")
+    subscriptions.lost("u")
+    assert subscriptions.to_replay() == ["u"]

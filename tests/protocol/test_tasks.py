@@ -126,7 +126,7 @@ def test_a_call_for_a_task_is_not_cancelled_by_a_notification() -> None:
         assert talk.noted("late") == 1
 
 
-def test_a_task_outlives_neither_its_host_nor_its_child() -> None:
+def test_a_task_keeps_no_child_running_without_its_host_and_dies_with_its_child() -> None:
     talk, (a, b) = running("a", "b")
     with talk:
         start(talk, a, "ta")
@@ -144,12 +144,28 @@ def test_a_task_outlives_neither_its_host_nor_its_child() -> None:
         b.hears(error(2, -32602))
 
 
-def test_an_error_for_a_list_of_tasks_is_passed_on() -> None:
-    talk, (a,) = running("a")
+def test_the_same_application_claims_a_task_that_it_left() -> None:
+    talk, (a, b) = running("a", "b")
     with talk:
-        a.says(request(1, "tasks/list"))
-        talk.server.fails(talk.server.hears(request(..., "tasks/list")), -32601)
-        a.hears(error(1, -32601))
-        a.says(request(1, "tasks/list"))
-        talk.server.answers(talk.server.hears(request(..., "tasks/list")), {"x": 1})
-        a.hears(result(1, {"x": 1, "tasks": []}))
+        start(talk, a, "ta")
+        a.leaves()
+        b.says(request(1, "tasks/get", {"taskId": "ta"}))
+        b.hears(error(1, -32602, "Task not found"))
+        a = talk.host("a")
+        a.says(request(1, "tasks/get", {"taskId": "ta"}))
+        talk.server.answers(talk.server.hears(request(..., "tasks/get", ...)), {"taskId": "ta", "status": "working"})
+        a.hears(result(1, ...))
+        talk.server.says(notification(STATUS, {"taskId": "ta", "status": "completed"}))
+        a.hears(notification(STATUS, ...))
+
+
+def test_only_so_many_tasks_are_kept_for_applications_that_left() -> None:
+    talk, (a, _) = running("a", "b")
+    with talk:
+        for number in range(1001):
+            start(talk, a, f"t{number}")
+        a.leaves()
+        a = talk.host("a")
+        a.says(request(1, "tasks/get", {"taskId": "t0"}), request(2, "tasks/get", {"taskId": "t1"}))
+        a.hears(error(1, -32602))
+        talk.server.hears(request(..., "tasks/get", {"taskId": "t1"}))

@@ -75,6 +75,15 @@ def is_modern(message: Message) -> bool:
         return False
 
 
+def claims(message: Message) -> bool:
+    """Whether a request has any part of the envelope: a defective one is told what is missing (pitfall 61)."""
+    try:
+        meta = jsonrpc.members_of(message.params().get("_meta"))
+    except FramingError:
+        return False
+    return any(key in meta for key in KEYS)
+
+
 def read(message: Message, supported: Sequence[str] = mcp.MODERN_VERSIONS) -> Envelope | Fault:
     """Given a request, return its envelope, or why it is refused: -32602 for a defect, -32022 for its revision.
 

@@ -148,8 +148,7 @@ class ModernChild:
         if message.method != "notifications/resources/updated":
             return [Note("unrouted", f"{message.method} is not what was listened for")]
         self.cache.updated(jsonrpc.string_of(message.params().get("uri")) or uri)
-        line = untagged(message)
-        return [ToSession(key, line) for key in sorted(self._talk.subscriptions.holders(uri))]
+        return self._talk.tell_updated(self._talk.subscriptions.holders(uri), jsonrpc.parse(untagged(message)))
 
     def _ended(self, uri: str, error: Members | None) -> list[Command]:
         del self._uris[uri]
@@ -227,8 +226,9 @@ class ModernChild:
             return [Note("message", line.decode(errors="replace").strip())]
         return [ToSession(wanting[0], line, Weight.DROPPABLE)]
 
-    @staticmethod
-    def _wants(attachment: Attachment, rank: int) -> bool:
+    def _wants(self, attachment: Attachment, rank: int) -> bool:
+        if attachment.era == "modern":
+            return self._talk.modern_hosts.shows(attachment.key, rank)
         return attachment.level is not None and rank >= mcp.LEVELS[attachment.level]
 
 

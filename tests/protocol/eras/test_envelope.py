@@ -103,3 +103,19 @@ def test_what_claims_a_revision_is_modern() -> None:
     assert not envelope.is_modern(asked({"_meta": {"progressToken": 1}}))
     assert not envelope.is_modern(asked(...))
     assert not envelope.is_modern(asked([]))
+
+
+@pytest.mark.parametrize(
+    ("params", "claimed"),
+    [
+        ({"_meta": {"io.modelcontextprotocol/clientInfo": {}}}, True),
+        ({"_meta": {"io.modelcontextprotocol/logLevel": "debug"}}, True),
+        ({"_meta": {"io.modelcontextprotocol/serverInfo": {}}}, False),
+        ({"_meta": 7}, False),
+        ({}, False),
+        ([1], False),
+    ],
+)
+def test_a_part_of_the_envelope_claims_the_era(params: object, claimed: bool) -> None:
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "x", "params": params}).encode()
+    assert envelope.claims(jsonrpc.parse(line)) is claimed
