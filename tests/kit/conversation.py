@@ -41,6 +41,8 @@ from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.jsonrpc import error_line
 from supervisord_mcp.protocol.multiplexer import Multiplexer
 from tests.kit import rawjson
+from tests.kit.referee import Referee
+from tests.kit.wire import Wire
 
 Json = Any
 Said = bytes | str | Mapping[str, Json] | list[Json] | Oversized
@@ -181,6 +183,7 @@ class Host:
         self.talk = talk
         self.name = name
         self.key = key
+        self.wire = Wire()
         self.inbox: deque[bytes] = deque()
 
     def says(self, *messages: Said) -> None:
@@ -239,6 +242,7 @@ class Server:
 
     def __init__(self, talk: Talk) -> None:
         self.talk = talk
+        self.wire = Wire()
         self.inbox: deque[bytes] = deque()
 
     def says(self, *messages: Said) -> None:
@@ -284,6 +288,7 @@ class Talk:
         self.mux = Multiplexer(server, relay=relay, known=known, entropy=self._entropy)
         self.terms = terms
         self.server = Server(self)
+        self.referee = Referee()
         self.notes: list[Note] = []
         self.others: list[Command] = []
         self.transcript: list[str] = []
@@ -316,6 +321,7 @@ class Talk:
         self._last_key += 1
         host = self._by_key[self._last_key] = Host(self, name, self._last_key)
         self._waiting[host.key] = []
+        host.wire.revision = (state.version or None) if state else None
         self._tell(f"{name} joins")
         self._apply(self.mux.attach(host.key, state))
         return host
@@ -353,6 +359,7 @@ class Talk:
     def child_begins(self) -> None:
         """A child runs; what it is asked first is still to be heard."""
         self._tell("the child starts")
+        self.server.wire = Wire()
         self._apply(self.mux.child_started(self.terms))
 
     def modern_child_runs(self, capabilities: Json = None, **lists: Iterable[str]) -> None:
@@ -429,6 +436,8 @@ class Talk:
         line = _line(message)
         name = who.name if isinstance(who, Host) else "server"
         self._tell(f"{name}: {_shown(line)}")
+        if isinstance(line, bytes):
+            self.referee.peer_says(who.wire, "client" if isinstance(who, Host) else "server", line)
         self._apply(self.mux.from_session(who.key, line) if isinstance(who, Host) else self.mux.from_server(line))
 
     def hear(self, name: str, inbox: deque[bytes], expected: Iterable[Json]) -> Json:
@@ -482,6 +491,7 @@ class Talk:
                 case ToServer(data):
                     self._tell(f"  -> server: {_shown(self._whole(data))}")
                     self._watch_upstream(data)
+                    self._judge(self.referee.smcp_says(self.server.wire, "client", data))
                     self.server.inbox.append(data[:-1])
                 case ToSession(key, data, _, closes):
                     if key not in self._by_key:
@@ -489,6 +499,7 @@ class Talk:
                     host = self._by_key[key]
                     self._tell(f"  -> {host.name}: {_shown(self._whole(data))}")
                     self._watch_answer(host, data, closes)
+                    self._judge(self.referee.smcp_says(host.wire, "server", data))
                     host.inbox.append(data[:-1])
                 case Opened(key, identity):
                     if identity in self._waiting[key]:
@@ -511,6 +522,10 @@ class Talk:
         if data.count(b"\n") != 1 or not data.endswith(b"\n"):
             self.fail(f"this is not one line: {data!r}")
         return data
+
+    def _judge(self, fault: str | None) -> None:
+        if fault is not None:
+            self.fail(f"smcp says what no schema allows: {fault}")
 
     def _watch_upstream(self, data: bytes) -> None:
         message = json.loads(data)

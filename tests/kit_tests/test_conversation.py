@@ -73,7 +73,7 @@ def test_what_should_be_heard_and_is_not_fails() -> None:
 CHEATS: list[tuple[str, Callable[[Talk], list[Any]]]] = [
     ("not one line", lambda talk: [ToServer(b"{}")]),
     ("not one line", lambda talk: [ToServer(b"{}\n{}\n")]),
-    ("used again", lambda talk: [ToServer(b'{"id":1,"method":"x"}\n')] * 2),
+    ("used again", lambda talk: [ToServer(b'{"jsonrpc":"2.0","id":1,"method":"x"}\n')] * 2),
     ("not there", lambda talk: [ToSession(99, b"{}\n")]),
     ("closes", lambda talk: [ToSession(1, b'{"id":1,"result":{}}\n')]),
     ("closes", lambda talk: [ToSession(1, b'{"id":1,"result":{}}\n', closes=(b'"1"',))]),

@@ -114,7 +114,7 @@ def test_only_a_failed_handshake_begins_anew() -> None:
         talk.gives_up()
         a.hears(error("hello", -32603))
         assert not talk.mux._talk.sessions[a.key].greeted
-    with Talk(known=Catalogue(b'{"capabilities":{}}')) as talk:
+    with Talk(known=Catalogue(b'{"capabilities":{},"serverInfo":{"name":"s","version":"1"}}')) as talk:
         a = talk.host("a")
         a.says(call(1))
         talk.gives_up()

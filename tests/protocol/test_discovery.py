@@ -16,7 +16,9 @@ LISTS = ["tools/list", "prompts/list", "resources/list", "resources/templates/li
 
 
 def known(*tools: str) -> Catalogue:
-    handshake = b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"old"}}'
+    handshake = (
+        b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"1"}}'
+    )
     return Catalogue(handshake, {"tools/list": tuple(json.dumps({"name": name}).encode() for name in tools)})
 
 

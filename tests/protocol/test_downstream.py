@@ -25,8 +25,9 @@ from tests.kit.conversation import (
 from tests.protocol.texts import OBJECTS, VALUES
 
 KNOWN = Catalogue(
-    b'{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"old"},"x":1e400}',
-    {"tools/list": (b'{"name":"a","n":1e400}',)},
+    b'{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"logging":{}},'
+    b'"serverInfo":{"name":"old","version":"1"},"x":1e400}',
+    {"tools/list": (b'{"name":"a","inputSchema":{"type":"object"},"n":1e400}',)},
 )
 
 
@@ -39,15 +40,16 @@ KNOWN = Catalogue(
 )
 def test_what_is_known_of_a_newer_server_is_told_in_words_of_the_hosts_revision(version: str, newer: set[str]) -> None:
     known = Catalogue(
-        b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","title":"S","icons":[]}}',
-        {"tools/list": (b'{"name":"a","title":"A","icons":[]}',)},
+        b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},'
+        b'"serverInfo":{"name":"s","version":"1","title":"S","icons":[]}}',
+        {"tools/list": (b'{"name":"a","inputSchema":{"type":"object"},"title":"A","icons":[]}',)},
     )
     with Talk(known=known) as talk:
         a = talk.joins("a")
-        assert a.greets(version)["serverInfo"].keys() == {"name", *newer}
+        assert a.greets(version)["serverInfo"].keys() == {"name", "version", *newer}
         a.says(request(1, "tools/list"))
         (tool,) = a.hears(result(1, ...))["result"]["tools"]
-        assert tool.keys() == {"name", *newer}
+        assert tool.keys() == {"name", "inputSchema", *newer}
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
@@ -57,7 +59,7 @@ def test_a_host_gets_its_version_and_the_rest_as_the_server_said_it(version: str
         a.initializes(version)
         line = a.inbox[0].decode()
         assert f'"protocolVersion":"{version}"' in line
-        assert '"serverInfo":{"name":"old"},"x":1e400' in line
+        assert '"serverInfo":{"name":"old","version":"1"},"x":1e400' in line
         a.hears(result("hello", ...))
 
 
@@ -110,7 +112,8 @@ def test_lists_are_answered_without_a_child() -> None:
     with Talk(known=KNOWN) as talk:
         (a,) = talk.hosts("a")
         a.says('{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
-        a.hears_text(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","n":1e400}]}}')
+        tool = b'{"name":"a","inputSchema":{"type":"object"},"n":1e400}'
+        a.hears_text(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%b]}}' % tool)
         a.says(request(2, "tools/list", [1]), request(3, "tools/list", {"cursor": None}))
         a.hears(error(2, -32602), result(3, ...))
         assert not talk.did(Demand)

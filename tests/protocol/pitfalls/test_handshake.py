@@ -329,7 +329,10 @@ def test_pitfall_40_content_is_converted_for_a_host_older_than_its_kind() -> Non
     text = {"type": "text", "text": "t"}
     audio = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
     link = {"type": "resource_link", "uri": "file:///r", "name": "r"}
-    said = b'{"content":[{"text":"t","type":"text"},{"type" : "audio"},{"type":"resource_link"}],"big":1e400}'
+    said = (
+        b'{"content":[{"text":"t","type":"text"},{"type" : "audio","mimeType":"a/b","data":"AAAA"},'
+        b'{"type":"resource_link","name":"n","uri":"x:y"}],"big":1e400}'
+    )
     with Talk() as talk:
         talk.child_runs()
         hosts = {version: talk.host(version, version) for version in ("2024-11-05", "2025-03-26", "2025-06-18")}
@@ -363,7 +366,8 @@ def test_pitfall_41_error_codes_of_the_legacy_era_stay_as_they_are() -> None:
 
 def test_pitfall_42_elicitation_without_modes_means_forms_only() -> None:
     url = {"mode": "url", "message": "m", "url": "https://x", "elicitationId": "1"}
-    form = {"mode": "form", "message": "m", "requestedSchema": {}}
+    schema = {"type": "object", "properties": {}}
+    form = {"mode": "form", "message": "m", "requestedSchema": schema}
     with Talk(relay=True) as talk:
         a = talk.host_first("a", "2025-06-18", {"elicitation": {}, "sampling": {"tools": {}}, "tasks": {}})
         opening = talk.child_starts()
@@ -374,7 +378,7 @@ def test_pitfall_42_elicitation_without_modes_means_forms_only() -> None:
         talk.server.says(request(1, "elicitation/create", url))
         talk.server.hears(error(1, -32602))
         talk.server.says(request(2, "elicitation/create", form))
-        a.hears(request(..., "elicitation/create", {"message": "m", "requestedSchema": {}}))
+        a.hears(request(..., "elicitation/create", {"message": "m", "requestedSchema": schema}))
     with Talk(relay=True) as talk:
         a = talk.host_first("a", capabilities={"elicitation": {"form": {}, "url": {}}})
         opening = talk.child_starts()
@@ -401,6 +405,11 @@ def test_pitfall_43_an_elicitation_id_of_a_legacy_server_stays_for_its_host() ->
 TASKS: dict[str, Any] = {"tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
 
 
+def task(name: str) -> dict[str, Any]:
+    at = "2026-01-01T00:00:00Z"
+    return {"taskId": name, "status": "working", "ttl": None, "createdAt": at, "lastUpdatedAt": at}
+
+
 def test_pitfall_44_a_host_sees_its_own_tasks_alone() -> None:
     with Talk() as talk:
         talk.child_runs(TASKS)
@@ -412,10 +421,11 @@ def test_pitfall_44_a_host_sees_its_own_tasks_alone() -> None:
             host.hears(result(1, {"task": {"taskId": name, "status": "working"}}))
         a.says(request(2, "tasks/list"))
         asked = talk.server.hears(request(..., "tasks/list"))
-        talk.server.answers(asked, {"tasks": [{"taskId": "tb"}, {"taskId": "ta", "x": 1e30}], "nextCursor": "n"})
+        answer = {"tasks": [task("tb"), {**task("ta"), "x": 1e30}], "nextCursor": "n"}
+        talk.server.answers(asked, answer)
         asked = talk.server.hears(request(..., "tasks/list", {"cursor": "n"}))
-        talk.server.answers(asked, {"tasks": [{"taskId": 7}], "v": 1})
-        a.hears(result(2, {"tasks": [{"taskId": "ta", "x": 1e30}], "v": 1}))
+        talk.server.answers(asked, {"tasks": [{**task("tc"), "taskId": 7}], "v": 1})
+        a.hears(result(2, {"tasks": [{**task("ta"), "x": 1e30}], "v": 1}))
         for method in ("tasks/get", "tasks/result", "tasks/cancel"):
             a.says(request(3, method, {"taskId": "tb"}), request(4, method), request(5, method, {"taskId": 7}))
             a.hears(error(3, -32602, "Task not found"), error(4, -32602), error(5, -32602))
@@ -506,9 +516,9 @@ def test_pitfall_48_noise_and_careless_encoders_are_tolerated() -> None:
         a.hears(result(0), result(1))
         talk.server.says(f'{{"jsonrpc":"2.0","id":{asked[2]},"result":{{"half":"\\ud83d","big":1e400}}}}')
         a.hears_text(b'{"jsonrpc":"2.0","id":2,"result":{"half":"\\ud83d","big":1e400}}')
-        raw = f'{{"jsonrpc":"2.0","id":{asked[3]},"result":{{"half":"'.encode()
+        raw = f'{{"jsonrpc":"2.0","id":{asked[3]},"result":{{"content":[],"half":"'.encode()
         talk.server.says(raw + b"\xed\xa0\xbd\xff" + b'"}}')
-        a.hears_text('{"jsonrpc":"2.0","id":3,"result":{"half":"\\ud83d\ufffd"}}'.encode())
+        a.hears_text('{"jsonrpc":"2.0","id":3,"result":{"content":[],"half":"\\ud83d\ufffd"}}'.encode())
         talk.server.says(f'{{"jsonrpc":"2.0","id":{asked[4]},"result":{{"x":NaN}}}}')
         a.hears(error(4, -32603, data={"reason": "message_lost"}))
         assert talk.noted("noise") == 4

@@ -1,0 +1,65 @@
+"""Whose fault it is when a message does not fit the schema: smcp's, unless it passes on what a peer got wrong.
+
+The hosts and servers of tests are often wrong on purpose, and smcp forwards what it need not look at. So what a peer
+says is judged first, and remembered if it is wrong; what smcp says must be right, or be such a thing passed on.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.kit.wire import Side, Wire
+
+Json = Any
+
+
+class Referee:
+    """The judge of one conversation with all its connections; ``faults`` are those of the peers."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self._wrong: set[str] = set()
+
+    def peer_says(self, wire: Wire, side: Side, line: bytes) -> str | None:
+        """A peer says a line to smcp; return what is wrong with it, and excuse smcp for passing it on."""
+        fault = self._judged(wire, side, line)
+        if fault is not None:
+            self.faults.append(fault)
+            self._wrong |= bodies(_value(line))
+        return fault
+
+    def smcp_says(self, wire: Wire, side: Side, line: bytes) -> str | None:
+        """Smcp says a line to a peer; return what is wrong with it, None if nothing is or a peer is to blame."""
+        fault = self._judged(wire, side, line)
+        if fault is None or bodies(_value(line)) & self._wrong:
+            return None
+        return f"{fault}: {line[:500].decode(errors='replace')}"
+
+    @staticmethod
+    def _judged(wire: Wire, side: Side, line: bytes) -> str | None:
+        message = _value(line)
+        return "no JSON" if message is None else wire.fault(side, message, len(line))
+
+
+def bodies(message: Json) -> set[str]:
+    """Return what makes messages the same thing passed on: method and parameters, the result, or the error."""
+    if isinstance(message, list):
+        return {body for one in message for body in bodies(one)}
+    if not isinstance(message, dict):
+        return {json.dumps(message)}
+    found = set()
+    for key in ("params",) if "method" in message else message.keys() & {"result", "error"}:
+        value = message.get(key)
+        kept = {name: one for name, one in value.items() if name != "_meta"} if isinstance(value, dict) else value
+        found.add(f"{message.get('method', key)} {json.dumps(kept or None, sort_keys=True)}")
+    return found
+
+
+def _value(line: bytes) -> Json:
+    try:
+        text = line.decode(errors="replace")
+        # Some servers write something else before it.
+        return json.loads(text[max(text.find('{"jsonrpc"'), 0) :] if text[:1] not in "[{" else text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,56 @@
+"""Whose fault a message is that fits no schema."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.kit.conversation import Json, Talk, call, request, result
+from tests.kit.referee import Referee
+from tests.kit.wire import Wire
+
+
+def line(message: Json) -> bytes:
+    return json.dumps(message).encode()
+
+
+def test_smcp_is_to_blame_for_what_it_says() -> None:
+    referee, wire = Referee(), Wire()
+    wire.revision = "2025-11-25"
+    assert "required" in str(referee.smcp_says(wire, "client", line(request(1, "tools/call", {}))))
+    assert referee.smcp_says(wire, "client", b"nonsense") == "no JSON: nonsense"
+    assert referee.smcp_says(wire, "client", line(call(2))) is None
+    assert referee.faults == []
+
+
+def test_a_peer_is_to_blame_for_what_is_passed_on() -> None:
+    referee, host, child = Referee(), Wire(), Wire()
+    host.revision = child.revision = "2025-11-25"
+    referee.smcp_says(child, "client", line(call(1)))
+    host.fault("client", call("h"))
+    assert referee.peer_says(child, "server", b'log: {"jsonrpc":"2.0","id":1,"result":{"a":1,"_meta":{}}}') is not None
+    assert len(referee.faults) == 1
+    assert referee.smcp_says(host, "server", line(result("h", {"a": 1, "_meta": {"b": 2}}))) is None
+    host.fault("client", call("i"))
+    assert referee.smcp_says(host, "server", line(result("i", {"a": 2}))) is not None
+
+
+def test_a_request_without_parameters_is_passed_on_too() -> None:
+    referee, host, child = Referee(), Wire(), Wire()
+    host.revision = child.revision = "2025-03-26"
+    referee.peer_says(host, "client", line([request(1, "tools/call")]))
+    assert referee.smcp_says(child, "client", line(request(9, "tools/call"))) is None
+
+
+def test_a_conversation_fails_when_smcp_breaks_a_schema() -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(call(1))
+        talk.server.answers(talk.server.hears(call(...)))
+        a.hears(result(1))
+        (command,) = talk.mux._talk.succeed(talk.mux._talk.sessions[a.key], b"2", b'{"roots":5}')
+        a.wire.fault("client", request(2, "tools/list"))
+        with pytest.raises(AssertionError, match="smcp says what no schema allows: ListToolsResult: 'tools'"):
+            talk._apply([command])
