@@ -25,6 +25,7 @@ import tomli_w
 from tests.kit import probe
 from tests.kit.fhost import ConversationError, Host
 from tests.kit.journal import Journal
+from tests.kit.traffic import judge
 
 ROOT = Path(__file__).resolve().parents[2]
 KIT = Path(__file__).resolve().parent
@@ -334,7 +335,7 @@ class Daemon:
 
     async def end(self, *, orderly: bool) -> list[str]:
         """Close the hosts, stop the daemon, and return what was not as it should be."""
-        problems = []
+        problems = self.judged() if orderly else []
         for host, outcome in zip(
             self.hosts, await asyncio.gather(*(h.aclose() for h in self.hosts), return_exceptions=True), strict=True
         ):
@@ -364,6 +365,12 @@ class Daemon:
             if path.exists() and b"Traceback (most recent call last)" in path.read_bytes():
                 problems.append(f"there is a traceback in {path}")
         return problems
+
+    def judged(self) -> list[str]:
+        """Return what smcp said to hosts and servers that fits no schema of the protocol."""
+        connections = [host.traffic for host in self.hosts]
+        connections += [one for name in self.fakes for one in self.journal(name).traffic()]
+        return judge(connections)[:5]
 
     async def leaks(self, pid: int, timeout: float = 5.0) -> list[str]:
         """Given the daemon that we started, stop its servers and return what it did not let go of."""

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.kit.rawjson import members
+from tests.kit.traffic import Connection
 
 #: How long a wait may take unless told otherwise.
 TIMEOUT = 10.0
@@ -97,6 +98,8 @@ class Host:
         #: Automatic answers to requests from the other side: a result, a function, or None to leave it to the test.
         self.replies: dict[str, Mapping[str, Any] | Reply | None] = {"ping": {}}
         self.transcript: deque[str] = deque(maxlen=400)
+        #: What was said first, whole, for those who judge it: the side and the line.
+        self.traffic = Connection(name, "server")
         self._number = 0
         self._waiting: dict[str, deque[Answer]] = {}
         self._changed = asyncio.Event()
@@ -104,6 +107,7 @@ class Host:
         self._out = bytearray()
         self._fds: dict[str, int] = {}
         self._rate: float | None = None
+        self._said = b""
 
     # -- start and end ---------------------------------------------------------------------------------------------
 
@@ -195,6 +199,10 @@ class Host:
         self._note("=>", data)
         if "in" not in self._fds:
             raise ConversationError(f"{self.name}: stdin is closed\n{self.show()}")
+        self._said += data
+        *lines, self._said = self._said.split(b"\n")
+        for one in lines:
+            self.traffic.add("client", one)
         self._out += data
         self._write()
 
@@ -406,6 +414,7 @@ class Host:
 
     def _take(self, raw: bytes) -> None:
         self._note("<=", raw)
+        self.traffic.add("server", raw)
         try:
             parts = members(raw.decode())
         except ValueError:

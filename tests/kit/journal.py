@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.kit.traffic import Connection
+from tests.kit.wire import Side
+
 Event = dict[str, Any]
 
 
@@ -46,6 +49,15 @@ class Journal:
     def answers(self, run: str | None = None) -> list[Event]:
         """Return the answers to the server's own requests that reached it."""
         return [e for e in self.events("in", run) if "method" not in e]
+
+    def traffic(self) -> list[Connection]:
+        """Return what was said between smcp and each process."""
+        found = {run: Connection(f"{self.path.stem} {run}", "client", limit=None) for run in self.runs()}
+        for event in self.events():
+            if event["event"] in ("in", "out") and event["size"] == len(event["raw"]) and event["run"] in found:
+                side: Side = "client" if event["event"] == "in" else "server"
+                found[event["run"]].add(side, event["raw"].encode("latin-1"))
+        return list(found.values())
 
     async def wait(self, wanted: Callable[[Journal], object], timeout: float = 10.0, what: str = "") -> None:
         """Return once the journal satisfies the condition. Raise with the journal's tail after the time-out."""

@@ -23,7 +23,7 @@ class Referee:
 
     def peer_says(self, wire: Wire, side: Side, line: bytes) -> str | None:
         """A peer says a line to smcp; return what is wrong with it, and excuse smcp for passing it on."""
-        fault = self._judged(wire, side, line)
+        fault = self.judge(wire, side, line)
         if fault is not None:
             self.faults.append(fault)
             self._wrong |= bodies(_value(line))
@@ -31,13 +31,18 @@ class Referee:
 
     def smcp_says(self, wire: Wire, side: Side, line: bytes) -> str | None:
         """Smcp says a line to a peer; return what is wrong with it, None if nothing is or a peer is to blame."""
-        fault = self._judged(wire, side, line)
-        if fault is None or bodies(_value(line)) & self._wrong:
+        fault = self.judge(wire, side, line)
+        if fault is None or self.excuses(line):
             return None
         return f"{fault}: {line[:500].decode(errors='replace')}"
 
+    def excuses(self, line: bytes) -> bool:
+        """Whether a line passes on what a peer got wrong."""
+        return not bodies(_value(line)).isdisjoint(self._wrong)
+
     @staticmethod
-    def _judged(wire: Wire, side: Side, line: bytes) -> str | None:
+    def judge(wire: Wire, side: Side, line: bytes) -> str | None:
+        """Return what is wrong with a line, whoever is to blame."""
         message = _value(line)
         return "no JSON" if message is None else wire.fault(side, message, len(line))
 
