@@ -10,12 +10,13 @@ from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tests.kit.daemon import Daemon, shim
+from tests.kit.traffic import tapped
 
 
 @asynccontextmanager
 async def sdk_host(daemon: Daemon, server: str, *options: str) -> AsyncIterator[ClientSession]:
     """Connect a host to a server and make the handshake."""
-    program, *arguments = shim(server, *options)
+    program, *arguments = tapped(daemon.taps, f"{server}-host", shim(server, *options))
     parameters = StdioServerParameters(command=program, args=arguments, env=daemon.env, cwd=str(daemon.user))
     async with stdio_client(parameters) as (reading, writing), ClientSession(reading, writing) as session:
         await session.initialize()

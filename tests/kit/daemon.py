@@ -25,7 +25,7 @@ import tomli_w
 from tests.kit import probe
 from tests.kit.fhost import ConversationError, Host
 from tests.kit.journal import Journal
-from tests.kit.traffic import judge
+from tests.kit.traffic import judge, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 KIT = Path(__file__).resolve().parent
@@ -95,6 +95,8 @@ class Daemon:
         self.user.mkdir()
         self.config = self.home / "config" / "config.toml"
         self.config.parent.mkdir()
+        self.taps = self.home / "taps"
+        self.taps.mkdir()
         self.socket = self.home / "run" / "daemon.sock"
         self.hosts: list[Host] = []
         self.process: subprocess.Popen[bytes] | None = None
@@ -370,6 +372,7 @@ class Daemon:
         """Return what smcp said to hosts and servers that fits no schema of the protocol."""
         connections = [host.traffic for host in self.hosts]
         connections += [one for name in self.fakes for one in self.journal(name).traffic()]
+        connections += recorded(self.taps, "server")
         return judge(connections)[:5]
 
     async def leaks(self, pid: int, timeout: float = 5.0) -> list[str]:

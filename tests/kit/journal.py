@@ -54,7 +54,9 @@ class Journal:
         """Return what was said between smcp and each process."""
         found = {run: Connection(f"{self.path.stem} {run}", "client", limit=None) for run in self.runs()}
         for event in self.events():
-            if event["event"] in ("in", "out") and event["size"] == len(event["raw"]) and event["run"] in found:
+            # A frame that is long is in the journal by its head alone, or not at all.
+            whole = "raw" in event and event["size"] == len(event["raw"])
+            if whole and event["event"] in ("in", "out") and event["run"] in found:
                 side: Side = "client" if event["event"] == "in" else "server"
                 found[event["run"]].add(side, event["raw"].encode("latin-1"))
         return list(found.values())

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import sys
+import uuid
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.kit.referee import Referee
 from tests.kit.wire import Side, Wire
@@ -26,6 +30,23 @@ class Connection:
         """Keep a line that one side said."""
         if (self.limit is None or len(self.lines) < self.limit) and len(line) <= LENGTH:
             self.lines.append((side, line))
+
+
+def tapped(folder: Path, name: str, command: Sequence[str]) -> list[str]:
+    """Return a command that does the same and records what is said through its pipes in a file of the folder."""
+    file = folder / f"{name}-{uuid.uuid4().hex}"
+    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("tap.py")), str(file), *command]
+
+
+def recorded(folder: Path, smcp: Side) -> list[Connection]:
+    """Return what was said on every connection recorded in a folder, where smcp was that end of each."""
+    found = []
+    for file in sorted(folder.iterdir()):
+        connection = Connection(file.name, smcp, limit=None)
+        for record in map(json.loads, file.read_text().splitlines()):
+            connection.add(record["side"], record["line"].encode("latin-1"))
+        found.append(connection)
+    return found
 
 
 def judge(connections: Iterable[Connection]) -> list[str]:

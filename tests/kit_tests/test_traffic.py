@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 from tests.kit import traffic
@@ -49,3 +51,25 @@ def test_a_flood_is_judged_by_its_beginning() -> None:
     for size in (1, traffic.LENGTH, traffic.LENGTH + 1):
         all_of_it.add("client", b" " * size)
     assert len(all_of_it.lines) == 2
+
+
+def test_a_tap_passes_everything_on_and_records_it(tmp_path: Path) -> None:
+    words = ["sh", "-c", 'read a; printf "%s\\n" "$a"; echo "$1"; exec cat; exit 3', "sh", "\u00e9"]
+    command = traffic.tapped(tmp_path, "x", words)
+    done = subprocess.run(command, input=b"one\ntwo", capture_output=True, timeout=30, check=True)
+    assert done.stdout == "one\n\u00e9\ntwo".encode()
+    (connection,) = traffic.recorded(tmp_path, "server")
+    assert connection.name.startswith("x-")
+    assert sorted(connection.lines) == [("client", b"one"), ("server", b"one"), ("server", "\u00e9".encode())]
+
+
+def test_a_tap_ends_as_its_command_does(tmp_path: Path) -> None:
+    command = traffic.tapped(tmp_path, "x", ["sh", "-c", "exit 3"])
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.wait(30) == 3
+    command = traffic.tapped(tmp_path, "x", ["sh", "-c", "echo ready; exec sleep 60"])
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.terminate()
+        assert process.wait(30) == 256 - 15
