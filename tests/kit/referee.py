@@ -13,6 +13,11 @@ from tests.kit.wire import Side, Wire
 
 Json = Any
 
+#: Members that a conversion between revisions adds or takes off.
+CONVERTED = {"_meta", "resultType", "ttlMs", "cacheScope", "mode", "task", "elicitationId", "execution", "nextCursor"}
+#: Members of results that are lists of what a server offers.
+LISTED = ("tools", "prompts", "resources", "resourceTemplates", "tasks")
+
 
 class Referee:
     """The judge of one conversation with all its connections; ``faults`` are those of the peers."""
@@ -48,17 +53,34 @@ class Referee:
 
 
 def bodies(message: Json) -> set[str]:
-    """Return what makes messages the same thing passed on: method and parameters, the result, or the error."""
+    """Return what makes messages the same thing passed on, in whatever words of whichever era.
+
+    That is method and parameters, the result or the error, without what a conversion adds or takes off; the items of a
+    list one by one, for lists are put together anew; and what a server asks, alone or inside of a result.
+    """
     if isinstance(message, list):
         return {body for one in message for body in bodies(one)}
     if not isinstance(message, dict):
         return {json.dumps(message)}
-    found = set()
-    for key in ("params",) if "method" in message else message.keys() & {"result", "error"}:
-        value = message.get(key)
-        kept = {name: one for name, one in value.items() if name != "_meta"} if isinstance(value, dict) else value
-        found.add(f"{message.get('method', key)} {json.dumps(kept or None, sort_keys=True)}")
+    if "method" in message:
+        return {_body(message["method"], message.get("params"))}
+    found = {_body(key, message[key]) for key in message.keys() & {"result", "error"}}
+    result = message.get("result")
+    if isinstance(result, dict):
+        found |= {_body(key, item) for key in LISTED for item in _items(result.get(key))}
+        asked = result.get("inputRequests")
+        for one in asked.values() if isinstance(asked, dict) else ():
+            found |= bodies(one)
     return found
+
+
+def _body(name: str, value: Json) -> str:
+    kept = {key: one for key, one in value.items() if key not in CONVERTED} if isinstance(value, dict) else value
+    return f"{name} {json.dumps(kept or None, sort_keys=True)}"
+
+
+def _items(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
 
 
 def _value(line: bytes) -> Json:

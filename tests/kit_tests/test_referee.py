@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.kit.conversation import Json, Talk, call, request, result
-from tests.kit.referee import Referee
+from tests.kit.referee import Referee, bodies
 from tests.kit.wire import Wire
 
 
@@ -41,6 +41,20 @@ def test_a_request_without_parameters_is_passed_on_too() -> None:
     host.revision = child.revision = "2025-03-26"
     referee.peer_says(host, "client", line([request(1, "tools/call")]))
     assert referee.smcp_says(child, "client", line(request(9, "tools/call"))) is None
+
+
+def test_what_is_passed_on_in_words_of_the_other_era_is_recognized() -> None:
+    wrong = {"tools": [{"name": "a"}, {"name": "b"}], "nextCursor": "n"}
+    assert bodies(result(1, wrong)) & bodies(result(2, {"tools": [{"name": "b", "execution": {}}], "ttlMs": 0}))
+    assert not bodies(result(1, wrong)) & bodies(result(2, {"tools": [{"name": "c"}], "ttlMs": 0}))
+    question = {"mode": "form", "message": "m"}
+    asked = {
+        "resultType": "input_required",
+        "inputRequests": {"a": {"method": "elicitation/create", "params": question}},
+    }
+    assert bodies(result(1, asked)) & bodies(request(5, "elicitation/create", {"message": "m", "_meta": {}}))
+    assert bodies(result(1, {"tools": 5, "inputRequests": []}))
+    assert bodies(5) == {"5"}
 
 
 def test_a_conversation_fails_when_smcp_breaks_a_schema() -> None:

@@ -54,12 +54,12 @@ export const checks = {
   },
   async logging(host, { log }, seen) {
     await host.setLevel("debug");
-    await host.call(log.tool, {});
+    await toggle(host, log);
     await seen.until(seen.logs);
   },
   async subscriptions(host, { subscribe }, seen) {
     const end = await host.subscribe(subscribe.uri);
-    await host.call(subscribe.tool, {});
+    await toggle(host, subscribe);
     await seen.until(seen.updates);
     expect(seen.updates[0] === subscribe.uri, `${seen.updates[0]} was updated`);
     await end();
@@ -68,6 +68,11 @@ export const checks = {
   sampling: (host, { sample }) => asks(host, sample),
   roots: (host, { roots }) => asks(host, roots),
 };
+
+// Start something at a server that may have it running for somebody else, and stops it then.
+async function toggle(host, word) {
+  if ((await host.call(word.tool, {})).includes("Stopped")) await host.call(word.tool, {});
+}
 
 async function asks(host, word) {
   const told = await host.call(word.tool, word.arguments ?? {});

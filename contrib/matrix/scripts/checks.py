@@ -96,15 +96,20 @@ class Checks:
     async def logging(self) -> None:
         word = self.words["log"]
         await self.host.set_level("debug")
-        await self.host.call(word["tool"], {})
+        await self._toggle(word)
         await self.seen.until(self.seen.logs)
 
     async def subscriptions(self) -> None:
         word = self.words["subscribe"]
         async with self.host.subscribed(word["uri"]):
-            await self.host.call(word["tool"], {})
+            await self._toggle(word)
             await self.seen.until(self.seen.updates)
             expect(self.seen.updates[0] == word["uri"], f"{self.seen.updates[0]} was updated")
+
+    async def _toggle(self, word: dict[str, str]) -> None:
+        """Start something at a server that may have it running for somebody else, and stops it then."""
+        if "Stopped" in await self.host.call(word["tool"], {}):
+            await self.host.call(word["tool"], {})
 
     async def elicitation(self) -> None:
         await self._asks("elicit")

@@ -11,6 +11,8 @@ from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 
 MEMO = "memo://one"
+#: Seconds between two steps: some hosts forget who waits for progress as soon as the answer is there.
+PAUSE = 0.05
 COLOURS = {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}
 NUMBER = {"type": "object", "properties": {"count": {"type": "integer"}}}
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
@@ -40,8 +42,10 @@ async def answer(name: str, arguments: dict[str, Any]) -> str:
         case "steps":
             token = context.meta.progressToken if context.meta else None
             for step in range(1, int(arguments["count"]) + 1):
+                await asyncio.sleep(PAUSE)
                 if token is not None:
                     await session.send_progress_notification(token, step, int(arguments["count"]))
+            await asyncio.sleep(PAUSE)
             return "done"
         case "nap":
             try:

@@ -13,6 +13,8 @@ from pydantic import BaseModel
 
 warnings.simplefilter("ignore")
 MEMO = "memo://one"
+#: Seconds between two steps: some hosts forget who waits for progress as soon as the answer is there.
+PAUSE = 0.05
 
 server = MCPServer("matrix-py2")
 state = {"cancelled": 0}
@@ -43,7 +45,9 @@ async def echo(text: str) -> str:
 @server.tool()
 async def steps(count: int, ctx: Context) -> str:
     for step in range(1, count + 1):
+        await asyncio.sleep(PAUSE)
         await ctx.report_progress(step, count)
+    await asyncio.sleep(PAUSE)
     return "done"
 
 

@@ -11,17 +11,21 @@ const server = new McpServer(
   { capabilities: { logging: {}, resources: { subscribe: true }, completions: {} } },
 );
 let cancelled = 0;
+// Between two steps: some hosts forget who waits for progress as soon as the answer is there.
+const pause = () => new Promise((resolve) => setTimeout(resolve, 50));
 const text = (value) => ({ content: [{ type: "text", text: String(value) }] });
 
 server.registerTool("echo", { inputSchema: { text: z.string() } }, async ({ text: said }) => text(said));
 server.registerTool("steps", { inputSchema: { count: z.number() } }, async ({ count }, extra) => {
   const progressToken = extra._meta?.progressToken;
   for (let progress = 1; progress <= count && progressToken !== undefined; progress++) {
+    await pause();
     await extra.sendNotification({
       method: "notifications/progress",
       params: { progressToken, progress, total: count },
     });
   }
+  await pause();
   return text("done");
 });
 server.registerTool("nap", {}, (extra) => new Promise((resolve) => {

@@ -7,6 +7,8 @@ const MEMO = "memo://one";
 const COLOURS = { type: "object", properties: { colour: { type: "string" } }, required: ["colour"] };
 const text = (value) => ({ content: [{ type: "text", text: String(value) }] });
 let cancelled = 0;
+// Between two steps: some hosts forget who waits for progress as soon as the answer is there.
+const pause = () => new Promise((resolve) => setTimeout(resolve, 50));
 
 function make() {
   const server = new McpServer(
@@ -17,8 +19,10 @@ function make() {
   server.registerTool("steps", { inputSchema: z.object({ count: z.number() }) }, async ({ count }, ctx) => {
     const progressToken = ctx.mcpReq._meta?.progressToken;
     for (let progress = 1; progress <= count && progressToken !== undefined; progress++) {
+      await pause();
       await ctx.mcpReq.notify({ method: "notifications/progress", params: { progressToken, progress, total: count } });
     }
+    await pause();
     return text("done");
   });
   server.registerTool("nap", {}, (ctx) => new Promise((resolve) => {
