@@ -44,7 +44,7 @@ def main(words: Sequence[str]) -> int:
     hosts = [host for host in HOSTS if options.hosts is None or host.name in options.hosts]
     servers = [server for server in SERVERS if options.servers is None or server.name in options.servers]
     try:
-        for kit in dict.fromkeys(peer.kit for peer in (*hosts, *servers)):
+        for kit in dict.fromkeys([*(host.kit for host in hosts), *(server.kit for server in servers)]):
             kit.install(options.place)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or error

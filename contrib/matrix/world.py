@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +24,21 @@ PATIENCE = 20.0
 ASKING = "-asking"
 
 
+#: Given the name of a server and a command, returns the command to be started instead.
+Wrap = Callable[[str, Sequence[str]], list[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class World:
-    """One SMCP_HOME with a running daemon; ``place`` is where the kits are installed."""
+    """One SMCP_HOME with a running daemon; ``place`` is where the kits are installed.
+
+    ``host`` and ``server`` may wrap the commands that hosts and the daemon start.
+    """
 
     home: Path
     place: Path
+    host: Wrap = lambda name, command: [*command]
+    server: Wrap = lambda name, command: [*command]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -40,13 +49,14 @@ class World:
     def connect(self, name: str) -> list[str]:
         """Return the command that a host's configuration names for a server."""
         shim = ROOT / "supervisord_mcp" / "shim.py"
-        return [sys.executable, "-I", "-S", str(shim), name]
+        return self.host(name, [sys.executable, "-I", "-S", str(shim), name])
 
     def configure(self, servers: Iterable[Server]) -> None:
         """Write the configuration: each server shared by all hosts, and once more for one host each."""
         entries: dict[str, object] = {}
         for server in servers:
-            entry = {"command": server.command(self.place), "runtime": "bare", "env": {"NODE_NO_WARNINGS": "1"}}
+            command = self.server(server.name, server.command(self.place))
+            entry = {"command": command, "runtime": "bare", "env": {"NODE_NO_WARNINGS": "1"}}
             entries[server.name] = entry
             entries[server.name + ASKING] = {**entry, "scope": "session"}
         path = self.home / "config" / "config.toml"
@@ -55,9 +65,12 @@ class World:
 
 
 @contextmanager
-def running(place: Path, servers: Iterable[Server]) -> Iterator[World]:
-    """Run a daemon for the block; afterwards nothing of it is left. Raise `RuntimeError` if it does not come up."""
-    world = World(Path(tempfile.mkdtemp(prefix="smcp-matrix-")), place)
+def running(place: Path, servers: Iterable[Server], **wraps: Wrap) -> Iterator[World]:
+    """Run a daemon for the block; afterwards nothing of it is left. Raise `RuntimeError` if it does not come up.
+
+    ``wraps`` are those of `World`.
+    """
+    world = World(Path(tempfile.mkdtemp(prefix="smcp-matrix-")), place, **wraps)
     try:
         world.configure(servers)
         words = [sys.executable, "-m", "supervisord_mcp", "run"]
