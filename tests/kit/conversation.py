@@ -289,6 +289,7 @@ class Talk:
         self.terms = terms
         self.server = Server(self)
         self.referee = Referee()
+        self.referee.remembers(known.lists if known else {})
         self.notes: list[Note] = []
         self.others: list[Command] = []
         self.transcript: list[str] = []

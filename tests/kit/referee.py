@@ -7,6 +7,7 @@ says is judged first, and remembered if it is wrong; what smcp says must be righ
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.kit.wire import Side, Wire
@@ -14,7 +15,11 @@ from tests.kit.wire import Side, Wire
 Json = Any
 
 #: Members that a conversion between revisions adds or takes off.
-CONVERTED = {"_meta", "resultType", "ttlMs", "cacheScope", "mode", "task", "elicitationId", "execution", "nextCursor"}
+CONVERTED = {
+    *("_meta", "resultType", "ttlMs", "cacheScope", "nextCursor", "supportedVersions", "data"),
+    *("mode", "task", "elicitationId", "execution", "outputSchema", "structuredContent"),
+}
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 #: Members of results that are lists of what a server offers.
 LISTED = ("tools", "prompts", "resources", "resourceTemplates", "tasks")
 
@@ -41,6 +46,11 @@ class Referee:
             return None
         return f"{fault}: {line[:500].decode(errors='replace')}"
 
+    def remembers(self, lists: Mapping[str, Iterable[bytes]]) -> None:
+        """What servers offered before is what they said, so smcp is excused for it; given by the method of the list."""
+        for items in lists.values():
+            self._wrong |= {_body(key, _value(item)) for item in items for key in LISTED}
+
     def excuses(self, line: bytes) -> bool:
         """Whether a line passes on what a peer got wrong."""
         return not bodies(_value(line)).isdisjoint(self._wrong)
@@ -63,7 +73,8 @@ def bodies(message: Json) -> set[str]:
     if not isinstance(message, dict):
         return {json.dumps(message)}
     if "method" in message:
-        return {_body(message["method"], message.get("params"))}
+        params = message.get("params")
+        return {_body(message["method"], params), *_claims(params)}
     found = {_body(key, message[key]) for key in message.keys() & {"result", "error"}}
     result = message.get("result")
     if isinstance(result, dict):
@@ -72,6 +83,15 @@ def bodies(message: Json) -> set[str]:
         for one in asked.values() if isinstance(asked, dict) else ():
             found |= bodies(one)
     return found
+
+
+def _claims(params: Json) -> set[str]:
+    """Return the capabilities of a client, which stand in the handshake or in every request."""
+    if not isinstance(params, dict):
+        return set()
+    meta = params.get("_meta")
+    found = [params.get("capabilities"), meta.get(CAPABILITIES) if isinstance(meta, dict) else None]
+    return {_body("capabilities", one) for one in found if one}
 
 
 def _body(name: str, value: Json) -> str:

@@ -110,6 +110,8 @@ class Wire:
 
     def __init__(self) -> None:
         self.revision: str | None = None
+        # What the client would like to speak, as long as the server has not answered.
+        self._wanted: str | None = None
         #: For each side that asks: the method and the revision of every request that is not answered, by its id.
         self._open: dict[Side, dict[str, tuple[str, str | None, Json]]] = {"client": {}, "server": {}}
 
@@ -132,10 +134,10 @@ class Wire:
             return "params must be an object"
         meta = params.get("_meta")
         claimed = meta.get(VERSION_KEY) if isinstance(meta, dict) and "id" in message else None
-        revision = self.revision
+        revision = self.revision or self._wanted
         if method == "initialize" and params.get("protocolVersion") in LEGACY:
-            revision = params["protocolVersion"]
-        elif claimed is not None and self.revision in (None, MODERN):
+            revision = self._wanted = params["protocolVersion"]
+        elif claimed is not None and revision in (None, MODERN):
             revision = MODERN
             if method != "server/discover":
                 self.revision = MODERN

@@ -55,6 +55,20 @@ def test_what_is_passed_on_in_words_of_the_other_era_is_recognized() -> None:
     assert bodies(result(1, asked)) & bodies(request(5, "elicitation/create", {"message": "m", "_meta": {}}))
     assert bodies(result(1, {"tools": 5, "inputRequests": []}))
     assert bodies(5) == {"5"}
+    claim = {"elicitation": 7}
+    meta = {"io.modelcontextprotocol/clientCapabilities": claim}
+    assert bodies(request(1, "x", {"_meta": meta})) & bodies(request(2, "initialize", {"capabilities": claim}))
+    assert not bodies(request(1, "x", {"_meta": 5})) & bodies(request(2, "initialize", {"capabilities": {}}))
+
+
+def test_what_is_remembered_of_a_server_is_its_own() -> None:
+    referee, host = Referee(), Wire()
+    host.revision = "2025-11-25"
+    referee.remembers({"tools/list": (b'{"name":"a"}',)})
+    host.fault("client", request(1, "tools/list"))
+    assert referee.smcp_says(host, "server", line(result(1, {"tools": [{"name": "a"}]}))) is None
+    host.fault("client", request(2, "tools/list"))
+    assert referee.smcp_says(host, "server", line(result(2, {"tools": [{"name": "b"}]}))) is not None
 
 
 def test_a_conversation_fails_when_smcp_breaks_a_schema() -> None:

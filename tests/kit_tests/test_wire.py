@@ -67,6 +67,14 @@ def test_sound_is_of_2025_03_26(version: str, fits: bool) -> None:
     assert (wire.fault("server", result(1, {"content": [audio]})) is None) is fits
 
 
+def test_what_a_client_says_before_it_is_answered_is_of_the_revision_it_wants() -> None:
+    wire = Wire()
+    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}}
+    assert wire.fault("client", request(0, "initialize", hello)) is None
+    assert "CallToolRequest" in str(wire.fault("client", request(1, "tools/call", {})))
+    assert wire.revision is None
+
+
 def test_arrays_are_of_one_revision() -> None:
     wire = greeted("2025-03-26")
     assert wire.fault("client", [request(1, "ping"), notification("notifications/initialized")]) is None

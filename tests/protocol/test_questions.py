@@ -6,8 +6,10 @@ from typing import Any
 
 from supervisord_mcp.protocol.commands import Command, Note
 from supervisord_mcp.protocol.framing import Oversized
-from supervisord_mcp.protocol.jsonrpc import Message, value_of
+from supervisord_mcp.protocol.jsonrpc import Message, text_of, value_of
 from tests.kit.conversation import Host, Talk, call, cancelled, error, progress, request, result
+
+FORM = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
 
 
 class Asker:
@@ -19,8 +21,8 @@ class Asker:
 
     def asks(self, host: Host, parent: int | None = None) -> Any:
         callbacks = self.talk.mux._talk.callbacks
-        self.talk._apply(callbacks.ask(host.key, "elicitation/create", b'{"message":"?"}', parent, self._take))
-        return host.hears(request(..., "elicitation/create", {"message": "?"}))
+        self.talk._apply(callbacks.ask(host.key, "elicitation/create", text_of(FORM), parent, self._take))
+        return host.hears(request(..., "elicitation/create", FORM))
 
     def _take(self, answer: Message | None) -> list[Command]:
         members = {} if answer is None else answer.members

@@ -272,6 +272,7 @@ def test_a_host_is_asked_only_what_it_declared(capabilities: Any, method: str, p
 
 def test_a_host_is_asked_what_it_declared_in_words_of_its_revision() -> None:
     talk, (a,) = shared("a", version="2025-06-18")
+    a.wire.revision = "2025-11-25"  # it declared a mode that is newer than its revision, and is believed
     with talk:
         talk.server.says(request("q", "elicitation/create", URL), request("r", "sampling/createMessage", {"tools": []}))
         a.hears(request(1, "elicitation/create", URL), request(2, "sampling/createMessage", {"tools": []}))
