@@ -6,13 +6,13 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from contrib.matrix import world as world_of
 from contrib.matrix.peers import ASKING, BASIC, MANY, Host, Server
-from contrib.matrix.world import ASKING as ENDING
 from contrib.matrix.world import World
 
 #: Seconds for a host with all its checks.
@@ -35,7 +35,8 @@ async def shared(world: World, host: Host, server: Server, names: Sequence[str] 
     """Do the checks through the daemon."""
     connections = [
         (world.connect(server.name), [name for name in names if name in BASIC]),
-        (world.connect(server.name + ENDING), [name for name in names if name in ASKING]),
+        (world.connect(server.name + world_of.ASKING), [name for name in names if name in ASKING and name != "roots"]),
+        (world.connect(server.name + world_of.OWN), [name for name in names if name == "roots"]),
     ]
     return await _host(world, host, server, [one for one in connections if one[1]])
 
@@ -46,12 +47,15 @@ async def direct(world: World, host: Host, server: Server) -> Outcome:
 
 
 async def eight(world: World, host: Host, server: Server) -> str:
-    """Let eight hosts call at once; return the empty text or the first thing that went wrong."""
-    connection = [(world.connect(server.name), ("tools",))]
+    """Let eight hosts call and be asked at once; return the empty text or the first thing that went wrong."""
+    connections = [
+        (world.connect(server.name), ("tools",)),
+        (world.connect(server.name + world_of.ASKING), ("elicitation",)),
+    ]
     outcomes = await asyncio.gather(
-        *(_host(world, host, server, connection, f"host{number}") for number in range(EIGHT))
+        *(_host(world, host, server, connections, f"host{number}") for number in range(EIGHT))
     )
-    return next((outcome.checks["tools"] for outcome in outcomes if outcome.checks["tools"]), "")
+    return next((text for outcome in outcomes for text in outcome.checks.values() if text), "")
 
 
 async def through(world: World, host: Host, server: Server) -> Outcome:
@@ -61,12 +65,17 @@ async def through(world: World, host: Host, server: Server) -> Outcome:
     return outcome
 
 
+def _own_answer(word: Mapping[str, Any], tag: str) -> dict[str, Any]:
+    """Return the words of an elicitation such that every host gives and wants an answer of its own."""
+    return {**word, "content": dict.fromkeys(word["content"], tag), "text": tag}
+
+
 async def _host(
     world: World, host: Host, server: Server, connections: Sequence[Connection], tag: str = "host"
 ) -> Outcome:
     plan: dict[str, Any] = {
         "connections": connections,
-        "words": server.words,
+        "words": {**server.words, "elicit": _own_answer(server.words["elicit"], tag)},
         "era": host.era,
         "tag": tag,
         "env": world.environment,

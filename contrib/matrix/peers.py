@@ -86,7 +86,7 @@ OURS: dict[str, Any] = {
     "nap": {"tool": "nap", "arguments": {}, "count": "cancelled"},
     "log": {"tool": "speak"},
     "subscribe": {"uri": "memo://one", "tool": "touch"},
-    "elicit": {"tool": "ask", "text": "blue", "content": {"colour": "blue"}},
+    "elicit": {"tool": "ask", "content": {"colour": ""}},
     "sample": {"tool": "sample", "text": "sampled by the host"},
     "roots": {"tool": "roots", "text": "/matrix/root"},
 }
@@ -104,7 +104,7 @@ EVERYTHING: dict[str, Any] = {
     "nap": {"tool": "trigger-long-running-operation", "arguments": {"duration": 30, "steps": 2}},
     "log": {"tool": "toggle-simulated-logging"},
     "subscribe": {"uri": _TEXT, "tool": "toggle-subscriber-updates"},
-    "elicit": {"tool": "trigger-elicitation-request", "text": "blue", "content": {"name": "blue"}},
+    "elicit": {"tool": "trigger-elicitation-request", "content": {"name": ""}},
     "sample": {
         "tool": "trigger-sampling-request",
         "arguments": {"prompt": "say it", "maxTokens": 10},

@@ -20,8 +20,10 @@ from contrib.matrix.peers import Server
 ROOT = Path(__file__).parents[2]
 #: Seconds for the daemon to come up and to end.
 PATIENCE = 20.0
-#: A server that may ask its host has an entry of its own, so that it is certain which host it asks.
+#: A server that may ask its hosts has an entry of its own: what it offers may depend on whether it may.
 ASKING = "-asking"
+#: A host of 2026-07-28 tells its roots when it is asked, too late to choose a server that others share.
+OWN = "-own"
 
 
 #: Given the name of a server and a command, returns the command to be started instead.
@@ -52,13 +54,14 @@ class World:
         return self.host(name, [sys.executable, "-I", "-S", str(shim), name])
 
     def configure(self, servers: Iterable[Server]) -> None:
-        """Write the configuration: each server shared by all hosts, and once more for one host each."""
+        """Write the configuration: each server shared by all hosts, as one that may ask them, and for one host each."""
         entries: dict[str, object] = {}
         for server in servers:
             command = self.server(server.name, server.command(self.place))
             entry = {"command": command, "runtime": "bare", "env": {"NODE_NO_WARNINGS": "1"}}
             entries[server.name] = entry
-            entries[server.name + ASKING] = {**entry, "scope": "session"}
+            entries[server.name + ASKING] = {**entry, "callbacks": "on"}
+            entries[server.name + OWN] = {**entry, "scope": "session"}
         path = self.home / "config" / "config.toml"
         path.parent.mkdir(parents=True)
         path.write_text(tomlkit.dumps({"servers": entries}))
