@@ -62,7 +62,7 @@ def explanation(launch: Launch, config: ServerConfig, effective: Effective) -> E
     sections = (
         Section("profile", tuple(_profile(config, effective, launch.machine.home))),
         Section("files", _NO_RULES if bare else tuple(_files(spec, launch))),
-        Section("network", _NO_RULES if bare else tuple(_network(spec))),
+        Section("network", _NO_RULES if bare else tuple(_network(spec, launch.sets))),
         Section("environment", tuple(_environment(spec, config))),
         Section("system calls", _NO_RULES if policy is None else describe(policy)),
         Section("limits", tuple(_limits(spec, places=launch.isolation == "sandbox"))),
@@ -107,6 +107,8 @@ def _files(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
     for mount in spec.mounts:
         place = f" as {mount.target}" if mount.target not in (None, mount.path) else ""
         yield f"{'read and write' if mount.access == 'rw' else 'read only'}: {mount.path}{place}"
+        if mount.protected and launch.isolation == "sandbox":
+            yield f"  but read only in it: {', '.join((*mount.protected, *mount.protected_if_there))}"
     if launch.isolation == "reduced":
         yield "private, empty at every start and gone at the end: places named by HOME and TMPDIR"
         yield f"working directory: {spec.cwd or 'its HOME'}"
@@ -117,10 +119,12 @@ def _files(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
     yield "nothing else is there"
 
 
-def _network(spec: LaunchSpec) -> Iterator[str]:
+def _network(spec: LaunchSpec, sets: tuple[str, ...]) -> Iterator[str]:
     match spec.network:
         case Egress():
-            yield f"through the daemon: {', '.join(map(str, spec.network.rules))}"
+            yield f"through the daemon: {', '.join((*map(str, spec.network.rules), *sets))}"
+            if sets:
+                yield f"{' and '.join(sets)}: the registries that your own configuration of npm, pip and uv names"
             yield "names are resolved by the daemon; nothing else is reached or resolved, UDP not at all"
             if any(rule.private for rule in spec.network.rules):
                 yield "private networks too"

@@ -179,3 +179,19 @@ def test_landlock_holds_less_back_and_says_so(world: World) -> None:
     assert "shmget: EPERM" in found.filter
     assert any("sees that files and directories exist" in line for line in lines(found, "not covered"))
     assert not any("tmp" in line for line in lines(found, "limits"))
+
+
+def test_registries_and_what_stays_read_only_in_a_project(world: World) -> None:
+    found = world.explain('profile = "files-rw"\nnetwork = { allow = ["@npm", "a.example:443"] }')
+    assert lines(found, "network")[:2] == (
+        "through the daemon: a.example:443, @npm",
+        "@npm: the registries that your own configuration of npm, pip and uv names",
+    )
+    files = lines(found, "files")
+    [protected] = [line for line in files if line.startswith("  but read only in it: ")]
+    assert files.index(protected) == files.index(f"read and write: {world.project}") + 1
+    assert ".git/hooks" in protected
+    unprotected = 'mounts = [{ path = "${project}", access = "rw", unprotected = [".vscode"] }]'
+    about = world.explain(f'profile = "files-rw"\n{unprotected}')
+    assert "the entry grants more: mounts[0]: ${project} (rw)" in lines(about, "profile")
+    assert not any(".vscode" in line for line in lines(about, "files"))

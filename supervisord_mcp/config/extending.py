@@ -164,7 +164,8 @@ def _is_part(mount: Mount, wider: Mount) -> bool:
     # What ".." comes to after a variable, nobody knows before it has a value.
     below = ".." not in mount.path.split("/") and path.startswith(place.rstrip("/") + "/")
     inside = mount.path == wider.path or below or (path == place and ".." not in (mount.path + wider.path).split("/"))
-    return inside and _ACCESS.index(mount.access) <= _ACCESS.index(wider.access)
+    narrower = mount.access == "ro" or set(mount.unprotected) <= set(wider.unprotected)
+    return inside and narrower and _ACCESS.index(mount.access) <= _ACCESS.index(wider.access)
 
 
 def _is_within(network: Reach | str, wider: Reach | str) -> bool:
@@ -177,11 +178,17 @@ def _is_within(network: Reach | str, wider: Reach | str) -> bool:
         return wider not in _NETWORKS or _NETWORKS.index(str(network)) <= _NETWORKS.index(str(wider))
     if wider in _NETWORKS:
         return False
+    if set(_sets(network)) - set(_sets(wider)):
+        return False  # the registries of a person may well be private
     return all(any(_covers(other, rule) for other in _rules(wider)) for rule in _rules(network))
 
 
 def _rules(network: Reach | str) -> tuple[Rule, ...]:
     return network.rules if isinstance(network, Reach) else parse_rules([network])
+
+
+def _sets(network: Reach | str) -> tuple[str, ...]:
+    return network.sets if isinstance(network, Reach) else ()
 
 
 def _covers(wider: Rule, rule: Rule) -> bool:

@@ -84,7 +84,10 @@ def _flat(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _mount(mount: Mapping[str, Any]) -> str:
-    return f"{mount['access']}, optional" if mount["optional"] else str(mount["access"])
+    words = [mount["access"], *(["optional"] if mount["optional"] else [])]
+    if mount["unprotected"]:
+        words.append(f"unprotected {' '.join(mount['unprotected'])}")
+    return ", ".join(words)
 
 
 def _origin(effective: Effective, key: str, name: str = "") -> str:

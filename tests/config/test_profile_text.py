@@ -60,6 +60,16 @@ def test_differences(profiles: Profiles) -> None:
     assert list(differences(one, one)) == []
 
 
+def test_what_is_not_protected_is_a_difference() -> None:
+    def profile(**mount: object) -> Profile:
+        whole = {"path": "/a", "access": "rw", **mount}
+        return Profile.model_validate({"description": "x", "mounts": [whole]})
+
+    assert list(differences(profile(), profile(unprotected=[".vscode", ".idea"]))) == [
+        ("mounts /a", "rw", "rw, unprotected .vscode .idea")
+    ]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_new_profile_grants_the_same(profiles: Profiles, tmp_path: Path, name: str) -> None:
     (tmp_path / "mine.toml").write_text(template("mine", profiles.effective(name).profile, name))
