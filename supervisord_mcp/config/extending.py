@@ -159,12 +159,13 @@ def _variables(grants: Grants) -> dict[str, Grant]:
 
 
 def _is_part(mount: Mount, wider: Mount) -> bool:
-    """Whether another mount shows the same files, with at least the same access."""
+    """Whether another mount shows the same files, with at least the same access to all of them."""
     path, place = posixpath.normpath(mount.path), posixpath.normpath(wider.path)
     # What ".." comes to after a variable, nobody knows before it has a value.
     below = ".." not in mount.path.split("/") and path.startswith(place.rstrip("/") + "/")
     inside = mount.path == wider.path or below or (path == place and ".." not in (mount.path + wider.path).split("/"))
-    return inside and _ACCESS.index(mount.access) <= _ACCESS.index(wider.access)
+    open_too = set(mount.unprotected) <= set(wider.unprotected)
+    return inside and open_too and _ACCESS.index(mount.access) <= _ACCESS.index(wider.access)
 
 
 def _is_within(network: Reach | str, wider: Reach | str) -> bool:
