@@ -159,7 +159,7 @@ def _variables(grants: Grants) -> dict[str, Grant]:
 
 
 def _is_part(mount: Mount, wider: Mount) -> bool:
-    """Whether another mount shows the same files, with at least the same access."""
+    """Whether another mount shows the same files, with at least the same access to all of them."""
     path, place = posixpath.normpath(mount.path), posixpath.normpath(wider.path)
     # What ".." comes to after a variable, nobody knows before it has a value.
     below = ".." not in mount.path.split("/") and path.startswith(place.rstrip("/") + "/")

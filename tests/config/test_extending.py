@@ -159,6 +159,10 @@ def test_an_entry_goes_beyond_its_profile_where_it_grants_more() -> None:
         keys_beyond(profile(network="host", mounts=[{"path": "/"}], limits={"memory": "off"}, inherit=["A"]), entry)
         == ()
     )
+    mount = {"path": "/a", "access": "rw"}
+    taken = ServerConfig.model_validate({"command": "x", "mounts": [{**mount, "unprotected": [".vscode"]}]})
+    assert keys_beyond(profile(mounts=[mount]), taken) == ("mounts",)
+    assert keys_beyond(profile(mounts=[{**mount, "unprotected": [".vscode", ".idea"]}]), taken) == ()
 
 
 _networks = st.sampled_from(
