@@ -9,7 +9,7 @@ from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.callbacks import Rules, Shared
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.profiles import Profile, Root
-from tests.kit.conversation import Talk, call, cancelled, changed, error, request, result
+from tests.kit.conversation import Talk, call, cancelled, changed, error, notification, request, result
 from tests.protocol.crowd import Crowd
 
 PROFILE = Profile(("elicitation.form", "sampling"), (Root("file:///p"),))
@@ -111,3 +111,23 @@ def test_a_child_of_one_host_is_greeted_in_its_name() -> None:
         assert params["protocolVersion"] == "2024-11-05"
         assert params["capabilities"] == {"roots": {}}
         assert params["clientInfo"] == {"name": "editor", "version": "1"}
+
+
+def test_what_a_child_said_of_itself_is_known_before_its_lists_are() -> None:
+    with Talk() as talk:
+        talk.child_greets(talk.child_starts(), {"tools": {}})
+        assert talk.mux.ready
+        assert talk.mux.catalogue is not None
+        assert talk.mux.catalogue.lists == {}
+        talk.child_lists(tools=["x"])
+        assert set(talk.mux.catalogue.lists) == {"tools/list"}
+
+
+def test_a_server_that_does_not_say_who_it_is_is_passed_on_like_that() -> None:
+    with Talk() as talk:
+        opening = talk.child_starts()
+        talk.server.answers(opening, {"protocolVersion": "2025-11-25", "capabilities": {}})
+        talk.server.hears(notification("notifications/initialized"))
+        host = talk.joins("a")
+        host.initializes()
+        assert "serverInfo" not in host.hears(result(...))["result"]

@@ -385,3 +385,9 @@ def test_only_so_many_dialogues_are_remembered() -> None:
         for name in ("e0", "e1"):
             talk.server.says(notification("notifications/elicitation/complete", {"elicitationId": name}))
         a.hears(notification("notifications/elicitation/complete", {"elicitationId": "e1"}))
+
+
+def test_the_rules_are_told_apart_in_the_key_of_an_instance() -> None:
+    profiles = (Profile(), Profile(WORDS), Profile(WORDS, ROOTS))
+    texts = {Shared(profile, serialized).text for profile in profiles for serialized in (False, True)}
+    assert len(texts) == 6
