@@ -39,14 +39,18 @@ class BenchError(Exception):
 
 
 class Place:
-    """The SMCP_HOME of the benchmark and the daemon in it. ``runtime`` is what the servers but `BARE` run in."""
+    """The SMCP_HOME of the benchmark and the daemon in it. ``runtime`` is what the servers but `BARE` run in.
 
-    def __init__(self) -> None:
+    ``root`` is the checkout whose daemon and shim are measured.
+    """
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._root = root
         self.lacks = tuple(lack.cause for lack in BwrapRuntime().check())
         self.runtime = "bare" if self.lacks else "bwrap"
         # A socket path has room for a hundred characters only, so the name is short.
         self.home = Path(tempfile.mkdtemp(prefix="smcp-bench-"))
-        self.environ = {**os.environ, "SMCP_HOME": str(self.home), "PYTHONPATH": str(ROOT)}
+        self.environ = {**os.environ, "SMCP_HOME": str(self.home), "PYTHONPATH": str(root)}
         self._daemon: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -69,7 +73,7 @@ class Place:
 
     def shim(self, name: str) -> list[str]:
         """Return the command that a host starts instead of the server."""
-        return [sys.executable, "-I", "-S", str(Path(shim.__file__).resolve()), name]
+        return [sys.executable, "-I", "-S", str(self._root / "supervisord_mcp" / "shim.py"), name]
 
     def connect(self, name: str) -> list[str]:
         """Return the command ``smcp connect``, as a host has it in its configuration."""
@@ -134,7 +138,7 @@ class Place:
         with (self.home / "daemon.log").open("wb") as log:
             self._daemon = subprocess.Popen(
                 [sys.executable, "-m", "supervisord_mcp", "run"],
-                cwd=ROOT,
+                cwd=self._root,
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
