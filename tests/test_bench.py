@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from contrib.bench import __main__ as bench
+from contrib.bench import revisions
 from contrib.bench.figures import Bar, Figure, Sample, machine, table
 from contrib.bench.hosts import Host, crowd, flood
 from contrib.bench.place import TINY, BenchError
@@ -96,3 +97,22 @@ def test_a_run_that_cannot_go_on_says_why_and_leaves_nothing(
     assert bench.main(["--quick"]) == 1
     assert "no figure today" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_two_revisions_are_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(revisions, "QUICK", SHORT)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert revisions.main(["HEAD", "--quick"]) == 0
+    out = capsys.readouterr().out
+    assert "time of a call" in out
+    assert "calls per second" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_revision_that_git_does_not_have_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert revisions.main(["no-such-revision"]) == 1
+    assert "no-such-revision" in capsys.readouterr().err
