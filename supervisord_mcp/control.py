@@ -78,18 +78,29 @@ class ControlServer:
     def __init__(self, office: Office, tasks: TaskGroup) -> None:
         self._office = office
         self._tasks = tasks
+        self._connections: set[Connection] = set()
+
+    @property
+    def connections(self) -> int:
+        """How many commands are connected."""
+        return len(self._connections)
 
     def receive(self, greeting: Greeting) -> None:
         """Serve a command from now on."""
         close_quietly(*greeting.fds)
-        Connection(greeting, self._office, self._tasks)
+        connection = Connection(greeting, self._office, self._tasks, self._connections.discard)
+        if not connection.closed:
+            self._connections.add(connection)
 
 
 class Connection:
     """One command that is connected; each of its requests is a task, ended when the command leaves."""
 
-    def __init__(self, greeting: Greeting, office: Office, tasks: TaskGroup) -> None:
+    def __init__(
+        self, greeting: Greeting, office: Office, tasks: TaskGroup, on_left: Callable[[Connection], None]
+    ) -> None:
         self._socket = greeting.connection
+        self._on_left = on_left
         self._said = greeting.hello
         self._peer_pid = greeting.peer_pid
         self._office = office
@@ -101,6 +112,11 @@ class Connection:
         self._reader = ChunkReader(self._socket.fileno(), self._chunk, self._left)
         if greeting.rest:
             self._chunk(greeting.rest)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the command is gone."""
+        return self._closed
 
     def _chunk(self, chunk: bytes) -> None:
         for line in self._splitter.feed(chunk):
@@ -118,6 +134,7 @@ class Connection:
         self._socket.close()
         for scope in list(self._scopes):
             scope.cancel()
+        self._on_left(self)
 
     async def _serve(self, line: bytes) -> None:
         if self._closed:  # since the task was begun

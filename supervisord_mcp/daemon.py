@@ -103,6 +103,8 @@ class Daemon:
         self._problems: tuple[str, ...] = ()
         self._on_demand = on_demand
         self._started = time.monotonic()
+        #: When somebody was last there, or something went on.
+        self._needed_at = self._started
         self._ending = anyio.Event()
         self._socket_trouble = ""
         self._observers = Observers()
@@ -156,7 +158,7 @@ class Daemon:
             listener = Listener(endpoint.socket, lambda greeting: self._received(control, greeting))
             tasks.start_soon(self._listen_to_signals)
             tasks.start_soon(self._watch_configuration)
-            tasks.start_soon(self._look_around, endpoint, listener)
+            tasks.start_soon(self._look_around, endpoint, listener, control)
             self._supervisor.start_eager(self._config.servers)
             gc.collect()
             gc.freeze()
@@ -176,6 +178,7 @@ class Daemon:
         return max((server.stop_grace for server in self._config.servers.values()), default=0.0)
 
     def _received(self, control: ControlServer, greeting: Greeting) -> None:
+        self._needed_at = time.monotonic()
         if greeting.hello.role == "control":
             control.receive(greeting)
         else:
@@ -298,17 +301,17 @@ class Daemon:
 
     # Watching itself
 
-    async def _look_around(self, endpoint: Endpoint, listener: Listener) -> None:
+    async def _look_around(self, endpoint: Endpoint, listener: Listener, control: ControlServer) -> None:
         """Bind the socket again if somebody deleted it, and end when nobody has needed this daemon for long."""
-        idle_since = time.monotonic()
         while True:
             idle_exit = self._config.daemon.idle_exit if self._on_demand else None
             await anyio.sleep(min(LOOK_EVERY, max(idle_exit or LOOK_EVERY, LOOK_SOONER)))
             self._look_at_socket(endpoint, listener)
-            if self._reception.sessions or self._supervisor.active:
-                idle_since = time.monotonic()
-            elif idle_exit is not None and time.monotonic() - idle_since >= idle_exit:
-                _log.info("nobody has needed the daemon for %g s; it ends", idle_exit)
+            if self._reception.sessions or control.connections or self._supervisor.needed:
+                self._needed_at = time.monotonic()
+            elif idle_exit is not None and time.monotonic() - self._needed_at >= idle_exit:
+                servers = ", and with it the servers that nobody uses" if self._supervisor.active else ""
+                _log.info("nobody has needed the daemon for %g s; it ends%s", idle_exit, servers)
                 # In one step with the look: a shim that comes now is hung up on and tries again.
                 listener.close()
                 self._ending.set()

@@ -82,6 +82,12 @@ class ManagedServer:
         return self._life.resting
 
     @property
+    def needed(self) -> bool:
+        """Whether more keeps it than its idle time-out: the wish of a person, or something that goes on."""
+        lasting = self.blueprint.idle_timeout is None
+        return not self.resting and (lasting or self._mux.busy or self._life.state is not State.RUNNING)
+
+    @property
     def unused(self) -> bool:
         """Whether nothing is lost with it: nobody uses it, nothing runs, and it did not give up."""
         return self._life.state in (State.ASLEEP, State.STOPPED) and not self._sessions

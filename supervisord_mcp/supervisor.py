@@ -84,6 +84,11 @@ class Supervisor:
         """Whether any instance has a child or will start one by itself."""
         return bool(self._leaving or self._asked) or any(not instance.resting for instance in self.instances)
 
+    @property
+    def needed(self) -> bool:
+        """Whether any instance has to go on although no host and no command is there."""
+        return bool(self._leaving) or any(instance.needed for instance in self.instances)
+
     def next_key(self) -> SessionKey:
         """Return a key for a new session."""
         return next(self._keys)

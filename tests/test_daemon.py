@@ -11,7 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +183,43 @@ async def test_it_ends_when_nobody_needs_it() -> None:
         host.close_stdin()
         assert await d.ended(d.process.pid) == 0
         assert not d.socket.exists()
+
+
+@bounded(LIMIT)
+async def test_a_server_that_only_waits_for_its_idle_time_ends_with_it() -> None:
+    async with hasty(bare("s", entry={"idle_timeout": "1h"}), idle_exit="500ms") as d:
+        assert d.process is not None
+        await d.control("call", name="s", tool="echo", arguments={"value": "x"})
+        pid = (await d.server("s"))["instances"][0]["pid"]
+        assert await d.ended(d.process.pid) == 0
+        assert not probe.alive(pid)
+
+
+@pytest.mark.parametrize("entry", [{"idle_timeout": "off"}, {"start": "eager"}])
+@bounded(LIMIT)
+async def test_a_server_that_is_to_run_on_keeps_it(entry: dict[str, str]) -> None:
+    async with hasty(bare("s", entry=entry), idle_exit="300ms") as d:
+        assert d.process is not None
+        await d.control("start", names=["s"])
+        with pytest.raises(AssertionError, match="does not end"):
+            await d.ended(d.process.pid, 1.5)
+        await d.control("stop", names=["s"])
+        assert await d.ended(d.process.pid) == 0
+
+
+@bounded(LIMIT)
+async def test_a_command_that_follows_keeps_it() -> None:
+    async with hasty(bare("s"), idle_exit="300ms") as d:
+        assert d.process is not None
+        following = d.stream("events", follow=True)
+        waiting = asyncio.ensure_future(anext(following))
+        with pytest.raises(AssertionError, match="does not end"):
+            await d.ended(d.process.pid, 1.5)
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        await following.aclose()
+        assert await d.ended(d.process.pid) == 0
 
 
 @bounded(LIMIT)
