@@ -6,6 +6,7 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from supervisord_mcp import reports
@@ -39,11 +40,15 @@ _GAVE_UP = ("FATAL", "EXITED")
 
 @dataclass(slots=True)
 class Housing:
-    """An instance with what it was made from."""
+    """An instance with what it was made from.
+
+    It is ``outdated`` once its command is found to be something else: no new session comes to it.
+    """
 
     instance: ManagedServer
     facts: Facts
     launch: Launch
+    outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,7 @@ class Supervisor:
             named = {name: facts.environ[name] for name in launch.host_variables}
             housing = Housing(self._make(key, launch), replace(facts, environ=named), launch)
             self._housed[key] = housing
+            self._find_outdated(key)
         return housing.instance
 
     def _bridged(self, key: InstanceKey, launch: Launch) -> Housing | None:
@@ -180,6 +186,26 @@ class Supervisor:
             return None  # the other instance was not told what these hosts can do
         other = launch.of("modern" if launch.era == "legacy" else "legacy")
         return self._housed.get(replace(key, digest=other.digest))
+
+    def _find_outdated(self, new: InstanceKey) -> None:
+        """Find what would be the instance of a key today, but was made when its command was another; end what can be.
+
+        A command changes with what is installed on the machine, without a word in the configuration.
+        """
+        for key, housing in self._housed.items():
+            if key == new or key.session is not None or replace(key, digest=new.digest) != new:
+                continue
+            with suppress(SmcpError):
+                housing.outdated = key.digest not in self.plan(housing.facts).digests.values()
+        self._end_outdated()
+
+    def _end_outdated(self) -> None:
+        """End the outdated instances that no host uses any more."""
+        for key, housing in list(self._housed.items()):
+            if housing.outdated and not housing.instance.sessions:
+                del self._housed[key]
+                self._generations[key] = housing.instance.generation
+                self.retire(housing.instance)
 
     def _make(self, key: InstanceKey, launch: Launch) -> ManagedServer:
         known = self._around.catalogues.load(key.server, key.digest)
@@ -255,6 +281,7 @@ class Supervisor:
         tried again behind the back of a person; but once another instance of the server runs or is used, it tells
         nothing of the server, only of what somebody once asked for, such as a project that does not suit it.
         """
+        self._end_outdated()
         count = Counter(key.server for key in self._housed)
         live = {key.server for key, housing in self._housed.items() if matters(housing.instance)}
         for key, housing in list(self._housed.items()):
@@ -365,6 +392,7 @@ class Supervisor:
         try:
             launch = self._lasting(facts)
             own = instance_key(name, launch.digest, launch.scope, project=facts.project, session="")
+            self._find_outdated(own)
         except SmcpError as error:
             failure = error
         for key in [instance.key for instance in self._about(name, whence)]:

@@ -49,6 +49,23 @@ async def test_what_a_server_is_shown_and_what_it_lost(tmp_path: Path) -> None:
 
 
 @bounded(LIMIT)
+async def test_what_tells_two_of_the_same_apart(tmp_path: Path) -> None:
+    entry = {
+        "env": {"TOKEN": "${TOKEN:-}"},
+        "args": ["${WORD:-}"],
+        "cwd": "${PLACE:-/}",
+        "mounts": [{"path": "${PLACE:-/usr}"}],
+    }
+    async with estate(tmp_path, {"s": {"entry": entry}}) as one:
+        one.guest("s", environ={"TOKEN": "secret", "WORD": "other", "PLACE": "/tmp"})
+        assert one.supervisor.status()[0].instances[0].differs == ()
+        one.guest("s")
+        first, second = one.supervisor.status()[0].instances
+        assert first.differs == ("arguments", "cwd /tmp", "variables TOKEN", "mounts")
+        assert second.differs == ("arguments", "cwd /", "variables TOKEN", "mounts")
+
+
+@bounded(LIMIT)
 async def test_entries_know_the_catalogue(tmp_path: Path) -> None:
     async with estate(tmp_path, {"s": {}, "t": {}}) as one:
         await one.supervisor.start(["s"])

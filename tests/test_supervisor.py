@@ -14,7 +14,7 @@ from supervisord_mcp.facts import Facts, Whence
 from tests.kit import probe
 from tests.kit.bounded import bounded
 from tests.kit.daemon import KIT, PYTHON
-from tests.kit.estate import Estate, estate
+from tests.kit.estate import QUICK, Estate, estate
 from tests.kit.workshop import text
 
 LIMIT = 40
@@ -97,6 +97,57 @@ async def test_another_environment_is_another_instance_if_it_matters(tmp_path: P
             await one.greeted("t", environ={"TOKEN": token})
         assert len(one.instances("s")) == 2
         assert len(one.instances("t")) == 1
+
+
+def installed(home: Path, place: str) -> Path:
+    """Install the fake server as a program called ``tool`` in a directory."""
+    program = home / place / "tool"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {PYTHON} -I -S {KIT / "fserver.py"} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+@bounded(LIMIT)
+async def test_a_command_that_is_found_elsewhere_replaces_what_nobody_uses(tmp_path: Path) -> None:
+    environ = {"PATH": f"{tmp_path}/new:{tmp_path}/old:/usr/bin:/bin"}
+    entry = {**QUICK, "command": ["tool", "{}"], "env": {"A": "1"}}
+    async with estate(tmp_path, {"s": entry}, environ=environ) as one:
+        lost = one.guest("s")
+        assert "not found" in str(await lost.greet())
+        installed(tmp_path, "old")
+        host = await one.greeted("s")
+        first, second = one.supervisor.status()[0].instances
+        assert (first.differs, second.differs) == (("program tool (not found)",), (f"program {tmp_path}/old/tool",))
+        lost.close_stdin()
+        await lost.over()
+        assert one.instance("s").state == "RUNNING", "who could not be started is forgotten with its host"
+        old = one.instance("s")
+        installed(tmp_path, "new")
+        await one.greeted("s")
+        assert [instance.state for instance in one.instances("s")] == ["RUNNING", "RUNNING"], (
+            "hosts keep what they have"
+        )
+        host.close_stdin()
+        await host.over()
+        await old.rested()
+        assert one.instance("s").state == "RUNNING"
+        assert one.supervisor.status()[0].instances[0].differs == ()
+
+
+@pytest.mark.parametrize("word", ["start", "restart"])
+@bounded(LIMIT)
+async def test_a_word_takes_the_command_as_it_is_found_now(word: str, tmp_path: Path) -> None:
+    environ = {"PATH": f"{tmp_path}/new:{tmp_path}/old:/usr/bin:/bin"}
+    async with estate(tmp_path, {"s": {**QUICK, "command": ["tool", "{}"]}}, environ=environ) as one:
+        installed(tmp_path, "old")
+        await one.supervisor.start(["s"])
+        old = one.instance("s")
+        installed(tmp_path, "new")
+        await getattr(one.supervisor, word)(["s"])
+        assert old.resting
+        assert one.instance("s").state == "RUNNING"
+        assert one.instance("s").key != old.key
 
 
 @bounded(LIMIT)

@@ -151,6 +151,8 @@ def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -
     notes = []
     if instance and instance.project:
         notes.append(f"project {instance.project}")
+    if instance and instance.differs:
+        notes.append(f"differs from the others in: {'; '.join(instance.differs)}")
     if instance and instance.phase:
         notes.append(instance.phase)
     if instance and instance.user == "root":

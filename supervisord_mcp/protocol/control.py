@@ -211,6 +211,7 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
+    differs: tuple[str, ...] = ()
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -117,6 +117,17 @@ def test_status_shows_problems(smcp: Smcp, daemon: FakeDaemon) -> None:
     ]
 
 
+def test_status_tells_several_of_the_same_apart(smcp: Smcp, daemon: FakeDaemon) -> None:
+    here = InstanceStatus(key="a/1", state="RUNNING", differs=("program /bin/uvx", "variables A, B"))
+    there = InstanceStatus(key="a/2", state="FATAL", differs=("program uvx (not found)", "variables A, B"))
+    servers = (ServerStatus(name="a", state="FATAL", instances=(here, there)),)
+    daemon.answers[control.Status] = StatusResult(daemon=STATUS.daemon, servers=servers)
+    assert [line.strip() for line in clean_lines(smcp("status").out) if "differs" in line] == [
+        "differs from the others in: program /bin/uvx; variables A, B",
+        "differs from the others in: program uvx (not found); variables A, B",
+    ]
+
+
 def test_status_tells_what_was_dropped(smcp: Smcp, daemon: FakeDaemon) -> None:
     usual = InstanceStatus(key="a/1", state="RUNNING", dropped={"late": 4})
     faulty = InstanceStatus(key="b/1", state="RUNNING", dropped={"late": 1, "noise": 2, "unknown": 3, "new": 9})
