@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +72,20 @@ def failure(server: str, life: Lifecycle, known: SmcpError | None, now: float) -
     told = LaunchError(error.message, remedy="\n".join(filter(None, (error.remedy, note))))
     told.code, told.exit_status = error.code, error.exit_status
     return told
+
+
+def joined(failures: Sequence[tuple[str, SmcpError]], *, named: bool) -> SmcpError:
+    """Given at least one failure with its server, return one error that says everything, with the code of the first.
+
+    ``named`` puts the name of the server before each: they were asked for together.
+    """
+    _, first = failures[0]
+    if len(failures) == 1 and not named:
+        return first
+    told = [f"{name}: {error}" if named else str(error) for name, error in failures]
+    error = SmcpError("\n".join(told))
+    error.code, error.exit_status = first.code, first.exit_status
+    return error
 
 
 def ended(server: str, life: Lifecycle, status: ExitStatus | None, trouble: str, tail: str) -> Ending:

@@ -68,7 +68,7 @@ def server_status(
 def differences(
     instance: ManagedServer, launch: Launch, housed: Sequence[tuple[ManagedServer, Launch]]
 ) -> tuple[str, ...]:
-    """Return what tells an instance from others of the same server and project, and what it has; no value of a variable.
+    """Return what tells an instance from others of the same server and project; of variables, only the names.
 
     One that belongs to a session differs by that.
     """

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from supervisord_mcp import reports
+from supervisord_mcp import reasons, reports
 from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings, policy_of
 from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import Config, ServerConfig
@@ -363,15 +363,17 @@ class Supervisor:
         await self._run(names, whence, ManagedServer.restart)
 
     async def _run(self, names: Iterable[str], whence: Whence, verb: Callable[[ManagedServer], None]) -> None:
+        names = tuple(names)
         instances: list[ManagedServer] = []
-        failures: list[SmcpError] = []
+        failures: list[tuple[str, SmcpError]] = []
         for name in names:
             held = self._hold(name).holds(whence.project)
             try:
                 instances += self._subjects(name, whence, always=verb is ManagedServer.start)
             except SmcpError as error:
-                if not held:  # else hosts may start it again, which is all that can be done
-                    failures.append(error)
+                # One that only a host can start may be started again by hosts, which is all that can be done.
+                if not (held and self._needs_host(name, whence)):
+                    failures.append((name, error))
             self._held[name] = self._hold(name).put(False, whence.project)
         for instance in instances:
             verb(instance)
@@ -379,9 +381,10 @@ class Supervisor:
             try:
                 await instance.settled()
             except SmcpError as error:
-                failures.append(error)
+                failures.append((instance.key.server, error))
+        failures.sort(key=lambda failure: names.index(failure[0]))
         if failures:
-            raise _joined(failures)
+            raise reasons.joined(failures, named=len(names) > 1)
 
     def _subjects(self, name: str, whence: Whence, *, always: bool) -> list[ManagedServer]:
         """Return the instances that a start (``always``) or a restart is about. Raise `SmcpError` if there is none."""
@@ -406,6 +409,10 @@ class Supervisor:
         elif failure is not None and not found:
             raise failure
         return found
+
+    def _needs_host(self, name: str, whence: Whence) -> bool:
+        scope = self.scope(whence.to(name))
+        return scope == "session" or (scope == "project" and whence.facts.project is None)
 
     def _about(self, name: str, whence: Whence) -> list[ManagedServer]:
         """Return the instances that a word is about."""
@@ -509,13 +516,3 @@ class Supervisor:
         """Return what is configured."""
         servers = sorted(self.config.servers.items())
         return tuple(reports.server_entry(name, config, self.catalogue_of(name)) for name, config in servers)
-
-
-def _joined(failures: list[SmcpError]) -> SmcpError:
-    """Return one error that says everything, with the code of the first."""
-    first = failures[0]
-    if len(failures) == 1:
-        return first
-    error = SmcpError("\n".join(map(str, failures)))
-    error.code, error.exit_status = first.code, first.exit_status
-    return error
