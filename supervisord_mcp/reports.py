@@ -20,13 +20,15 @@ _SHOWN_FIRST = ("FATAL", "BACKOFF", "RUNNING", "STARTING", "STOPPING", "EXITED",
 class Known:
     """What is known of a server beside its instances: its isolation, where a person stopped it, what it offers.
 
-    ``beyond`` are the keys with which its entry grants more than its profile.
+    ``beyond`` are the keys with which its entry grants more than its profile, ``trouble`` is why no instance could be
+    made at the last try, or empty.
     """
 
     isolation: str
     beyond: tuple[str, ...]
     hold: Hold
     catalogue: Catalogue | None
+    trouble: str = ""
 
 
 def matters(instance: ManagedServer) -> bool:
@@ -57,7 +59,7 @@ def server_status(
         catalogue=known.catalogue is not None,
         sessions=sum(len(instance.sessions) for instance in mine),
         restarts=sum(instance.restarts for instance in mine),
-        last_error=next((instance.last_error for instance in telling if instance.last_error), None),
+        last_error=known.trouble or next((instance.last_error for instance in telling if instance.last_error), None),
         instances=tuple(
             instance_status(instance, launch, known.hold, differences(instance, launch, housed))
             for instance, launch in housed

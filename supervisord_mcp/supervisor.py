@@ -73,6 +73,8 @@ class Supervisor:
         self._leaving: set[ManagedServer] = set()
         # Instances that are only asked what their server is.
         self._asked: set[ManagedServer] = set()
+        #: The servers for which nothing could be started at the last try, with the reason.
+        self._unresolved: dict[str, str] = {}
         #: The servers that a person stopped, and where: an instance made there for a host is not started by it.
         self._held: dict[str, Hold] = {}
         #: The last runs of displaced instances: one of the same key that comes later counts on.
@@ -131,8 +133,13 @@ class Supervisor:
 
         Raise `SmcpError` if nothing can be.
         """
-        config = self.server(facts.server)
-        launch = self._launcher.resolve(facts.server, config, facts)
+        name, config = facts.server, self.server(facts.server)
+        try:
+            launch = self._launcher.resolve(name, config, facts)
+        except SmcpError as error:
+            self._unresolved[name] = str(error)
+            raise
+        self._unresolved.pop(name, None)
         if host == "legacy":
             return launch
         known = self._around.verdicts.load(launch.fingerprint)
@@ -472,6 +479,8 @@ class Supervisor:
         rules_changed = self.config.daemon != config.daemon
         self.config, self._launcher = config, launcher
         self._held = {name: hold for name, hold in self._held.items() if name in config.servers}
+        for name in (*plan.changed, *plan.removed):
+            self._unresolved.pop(name, None)
         displaced: list[Displaced] = []
         for housing in list(self._housed.values()):
             name = housing.instance.key.server
@@ -508,7 +517,8 @@ class Supervisor:
 
     def _server_status(self, name: str, config: ServerConfig) -> ServerStatus:
         isolation, beyond = self._launcher.isolation(config), self._launcher.beyond(name)
-        known = reports.Known(isolation, beyond, self._hold(name), self.catalogue_of(name))
+        trouble = self._unresolved.get(name, "")
+        known = reports.Known(isolation, beyond, self._hold(name), self.catalogue_of(name), trouble)
         mine = [(one.instance, one.launch) for key, one in self._housed.items() if key.server == name]
         return reports.server_status(name, config, known, mine)
 
