@@ -14,6 +14,7 @@ from supervisord_mcp.runtimes.base import ExitStatus
 PATIENCE = 2.0
 #: What failed less than this ago failed for the one who asks, in seconds.
 _NEWS = 1.0
+_TAIL = "; last lines of stderr:\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,14 @@ class Reason:
 
     text: str
     data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    """What a child said before it ended: the end of its stderr, and of what was no message on its stdout, a summary."""
+
+    stderr: str = ""
+    noise: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +97,9 @@ def joined(failures: Sequence[tuple[str, SmcpError]], *, named: bool) -> SmcpErr
     return error
 
 
-def ended(server: str, life: Lifecycle, status: ExitStatus | None, trouble: str, tail: str) -> Ending:
-    """Given the state in which a child ended, how, what it was killed for, and the end of its stderr, return it all."""
+def ended(server: str, life: Lifecycle, status: ExitStatus | None, trouble: str, words: LastWords) -> Ending:
+    """Given the state in which a child ended, how, what it was killed for, and what it had said, return it all."""
+    tail = words.stderr
     ending = life.state in ENDING
     if ending and life.after is not After.CRASH:
         again = life.after is After.SPAWN
@@ -97,10 +107,17 @@ def ended(server: str, life: Lifecycle, status: ExitStatus | None, trouble: str,
         return Ending(False, verb, Reason(f"server '{server}' was {verb}", {"reason": code, **_exit(status)}))
     cause = (life.cause if ending else trouble) or (str(status) if status is not None else "it was abandoned")
     data = {"reason": "server_exited", **_exit(status)}
+    if words.noise and life.state is not State.RUNNING:
+        cause = f"{cause}; {words.noise}"
     if tail:
         data["stderrTail"] = tail
-        cause = f"{cause}; last lines of stderr:\n{tail}"
-    return Ending(True, cause, Reason(f"server '{server}' ended: {cause}", data))
+        cause = f"{cause}{_TAIL}{tail}"
+    return Ending(True, cause, Reason(f"server '{server}' {'failed to start' if ending else 'ended'}: {cause}", data))
+
+
+def brief(cause: str) -> str:
+    """Return the first line of a cause, without the announcement of lines that follow it."""
+    return cause.partition(_TAIL)[0].partition("\n")[0]
 
 
 def _ago(seconds: float) -> str:

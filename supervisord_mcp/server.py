@@ -261,16 +261,12 @@ class ManagedServer:
             self._failure = None
             self._used = self._loop.time()
             self._watch_idle()
-        data: dict[str, Any] = {
-            "instance": str(self.key),
-            "generation": self._life.generation,
-            "from": before,
-            "to": self._life.shown,
-        }
+        data: dict[str, Any] = {"instance": str(self.key), "generation": self._life.generation, "from": before}
+        data["to"] = self._life.shown
         if self._life.cause and self._life.shown in ("BACKOFF", "FATAL", "EXITED"):
             data["cause"] = self._life.cause
         self._around.observers.publish(Event("state", self.key.server, data))
-        cause = data.get("cause", "").partition("\n")[0]
+        cause = reasons.brief(data.get("cause", ""))
         self._server_log.write("smcp", f"{before} -> {self._life.shown}" + (f": {cause}" if cause else ""))
 
     def _carry_out(self, command: life.Command) -> None:
@@ -361,7 +357,8 @@ class ManagedServer:
             self._event(life.Exited(generation, False, "", blameless=True))
             self._apply(self._mux.child_lost("", blameless=True))
             return
-        ending = reasons.ended(self.key.server, self._life, status, conduit.trouble, conduit.tail)
+        words = reasons.LastWords(conduit.tail, self.remarks.noise)
+        ending = reasons.ended(self.key.server, self._life, status, conduit.trouble, words)
         reason, self._ailment = ending.reason, ""
         if ending.unasked:
             self.last_error = ending.cause

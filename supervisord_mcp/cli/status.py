@@ -25,6 +25,8 @@ _DROPPED: Final = {
     "unrouted": "notifications for nobody",
     "early": "notifications before a host was ready",
 }
+#: How an error announces the last lines of stderr, which there is no room for in the overview: it shows the last one.
+_ANNOUNCED: Final = "; last lines of stderr:"
 #: What only a faulty server writes.
 _FAULTS: Final = ("noise", "unknown")
 
@@ -164,7 +166,9 @@ def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -
     if instance and (dropped := _dropped(instance, whole=whole)):
         notes.append(f"dropped: {dropped}; smcp logs has the first of each run")
     lines = (error or "").strip().splitlines()
-    if lines:
+    if lines and not whole and lines[0].endswith(_ANNOUNCED):
+        notes.append(f"last error: {lines[0].removesuffix(_ANNOUNCED)}; stderr: {lines[-1].strip()}")
+    elif lines:
         more = " …" if len(lines) > 1 and not whole else ""
         notes.append(f"last error: {lines[0]}{more}")
     if whole:

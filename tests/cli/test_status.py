@@ -128,6 +128,15 @@ def test_status_tells_several_of_the_same_apart(smcp: Smcp, daemon: FakeDaemon) 
     ]
 
 
+def test_status_shows_the_last_line_of_stderr_where_there_is_room_for_one(smcp: Smcp, daemon: FakeDaemon) -> None:
+    error = "exit 1; last lines of stderr:\nTraceback\n  no such table"
+    here = InstanceStatus(key="a/1", state="FATAL", last_error=error)
+    servers = (ServerStatus(name="a", state="FATAL", last_error=error, instances=(here,)),)
+    daemon.answers[control.Status] = StatusResult(daemon=STATUS.daemon, servers=servers)
+    assert clean_lines(smcp("status").out)[-1] == "    last error: exit 1; stderr: no such table"
+    assert "last lines of stderr:" in smcp("status", "a").out
+
+
 def test_status_tells_what_was_dropped(smcp: Smcp, daemon: FakeDaemon) -> None:
     usual = InstanceStatus(key="a/1", state="RUNNING", dropped={"late": 4})
     faulty = InstanceStatus(key="b/1", state="RUNNING", dropped={"late": 1, "noise": 2, "unknown": 3, "new": 9})
