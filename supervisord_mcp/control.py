@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
@@ -57,6 +58,8 @@ _log = logging.getLogger(__name__)
 
 #: A command that does not read its stream loses it above this many bytes.
 MAX_UNREAD = 8 << 20
+#: How long a server that runs may take to list its tools before a person is shown what it offered last, in seconds.
+BUSY_AFTER = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,7 @@ class Connection:
             case ListServers():
                 return ListResult(servers=supervisor.entries())
             case Tools():
-                return ToolsResult(tools=await self._tools(operation))
+                return await self._tools(operation)
             case Call():
                 return await self._call(operation)
             case Probe():
@@ -246,13 +249,20 @@ class Connection:
         async with calling(instance, key, lambda: supervisor.released(instance)) as caller:
             yield instance, caller
 
-    async def _tools(self, operation: Tools) -> tuple[Raw, ...]:
+    async def _tools(self, operation: Tools) -> ToolsResult:
         async with self._caller(operation) as (instance, caller):
-            if operation.refresh or instance.catalogue is None:
+            known = instance.catalogue
+            if operation.refresh or known is None or "tools/list" not in known.lists:
+                patience = math.inf
                 instance.demand()
                 await instance.settled()
-            await caller.greet()
-            return tuple(map(Raw, await caller.list_all("tools/list")))
+            else:
+                patience = BUSY_AFTER
+            with anyio.move_on_after(patience):
+                await caller.greet()
+                return ToolsResult(tools=tuple(map(Raw, await caller.list_all("tools/list"))))
+            assert known is not None
+            return ToolsResult(tools=tuple(map(Raw, known.lists["tools/list"])), busy=True)
 
     async def _call(self, operation: Call) -> Raw:
         params = jsonrpc.object_text({"name": jsonrpc.text_of(operation.tool), "arguments": operation.arguments})
