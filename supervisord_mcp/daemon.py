@@ -149,7 +149,7 @@ class Daemon:
                 observers=self._observers,
                 daemon_status=self._status,
                 reload=self._reload,
-                shut_down=self._ending.set,
+                shut_down=lambda: self._end("smcp down"),
                 stay=self._stay,
                 log_of=self._logs.__getitem__,
             )
@@ -159,6 +159,7 @@ class Daemon:
             tasks.start_soon(self._listen_to_signals)
             tasks.start_soon(self._watch_configuration)
             tasks.start_soon(self._look_around, endpoint, listener, control)
+            self._tell_crash(endpoint.crashed)
             self._supervisor.start_eager(self._config.servers)
             gc.collect()
             gc.freeze()
@@ -190,7 +191,19 @@ class Daemon:
                 if number == signal.SIGHUP:
                     self._reloader.wake()
                 else:
-                    self._ending.set()
+                    self._end(signal.Signals(number).name)
+
+    def _end(self, why: str) -> None:
+        """End, and say why: nothing is left to ask afterwards."""
+        if not self._ending.is_set():
+            _log.info("the daemon ends: %s", why)
+            self._observers.publish(Event("daemon-ending", data={"cause": why}))
+        self._ending.set()
+
+    def _tell_crash(self, pid: str | None) -> None:
+        if pid is not None:
+            _log.warning("the daemon before this one, pid %s, did not end in order: it crashed or was killed", pid)
+            self._observers.publish(Event("daemon-crashed", data={"pid": pid}))
 
     # Configuration
 
@@ -254,7 +267,8 @@ class Daemon:
         if not plan.empty:
             data = {"added": list(plan.added), "changed": list(plan.changed), "removed": list(plan.removed)}
             self._observers.publish(Event("config-reloaded", data=data))
-            _log.info("configuration reloaded: %s", data)
+            changes = "; ".join(f"{what} {', '.join(names)}" for what, names in data.items() if names)
+            _log.info("configuration reloaded: %s", changes)
         return result
 
     def _make_launcher(self) -> Launcher:
@@ -311,10 +325,9 @@ class Daemon:
                 self._needed_at = time.monotonic()
             elif idle_exit is not None and time.monotonic() - self._needed_at >= idle_exit:
                 servers = ", and with it the servers that nobody uses" if self._supervisor.active else ""
-                _log.info("nobody has needed the daemon for %g s; it ends%s", idle_exit, servers)
                 # In one step with the look: a shim that comes now is hung up on and tries again.
                 listener.close()
-                self._ending.set()
+                self._end(f"nobody has needed it for {idle_exit:g} s{servers}")
                 return
 
     def _look_at_socket(self, endpoint: Endpoint, listener: Listener) -> None:
