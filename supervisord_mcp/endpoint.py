@@ -40,8 +40,8 @@ class Endpoint:
     """Owns the lock and the listening socket of one runtime directory.
 
     ``pointer`` names a file in which the directory is written down for hosts with another environment; None for none.
-    ``pointer_problem`` says why that was not possible; the daemon is found without it in the usual place. ``crashed`` is
-    the pid of the owner before, where it did not end in order, else None.
+    ``pointer_problem`` says why that was not possible; the daemon is found without it in the usual place. ``crashed``
+    is the pid of the owner before, where it did not end in order, else None.
     """
 
     def __init__(self, directory: str | Path, *, pointer: str | Path | None = None) -> None:

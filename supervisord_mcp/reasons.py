@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,15 +43,21 @@ class Ending:
     reason: Reason
 
 
-def unavailable(server: str, life: Lifecycle, now: float) -> Reason | None:
-    """Return why no child will come soon, for those who wait for it, or None if one will."""
+def unavailable(server: str, life: Lifecycle, now: float, project: str | None = None) -> Reason | None:
+    """Return why no child will come soon, for those who wait for it, or None if one will.
+
+    ``project`` is that of the instance, if it has one: a person who reads this may be anywhere.
+    """
     match life.state:
         case State.STOPPED:
-            return Reason(f"server '{server}' is stopped; {_remedy(server)}", {"reason": "server_stopped"})
+            where = f" in {project}" if project else ""
+            return Reason(
+                f"server '{server}' is stopped{where}; {_remedy(server, project)}", {"reason": "server_stopped"}
+            )
         case State.FATAL:
             text = (
                 f"server '{server}' gave up {_ago(now - life.since)} and is not restarted any more:"
-                f" {life.cause}\n{_remedy(server)}"
+                f" {life.cause}\n{_remedy(server, project)}"
             )
             return Reason(text, {"reason": "server_fatal"})
         case State.EXITED:
@@ -63,7 +70,7 @@ def unavailable(server: str, life: Lifecycle, now: float) -> Reason | None:
     return None
 
 
-def failure(server: str, life: Lifecycle, known: SmcpError | None, now: float) -> SmcpError:
+def failure(server: str, life: Lifecycle, known: SmcpError | None, now: float, project: str | None = None) -> SmcpError:
     """Return the error for who waited for a start: that of the last one, with its time if it was somebody else's.
 
     ``known`` is what the last start failed with, if it is known better than as `Lifecycle.cause`.
@@ -75,7 +82,7 @@ def failure(server: str, life: Lifecycle, known: SmcpError | None, now: float) -
     elif life.state is State.ASLEEP:
         note = "smcp tries again with the next call"
     elif now - life.since >= _NEWS:
-        note = f"that was {_ago(now - life.since)}, and it is not tried again by itself; {_remedy(server)}"
+        note = f"that was {_ago(now - life.since)}, and it is not tried again by itself; {_remedy(server, project)}"
     else:
         return error
     told = LaunchError(error.message, remedy="\n".join(filter(None, (error.remedy, note))))
@@ -131,5 +138,6 @@ def _exit(status: ExitStatus | None) -> dict[str, Any]:
     return {} if status is None else {"exitCode": status.code, "signal": status.signal}
 
 
-def _remedy(server: str) -> str:
-    return f"start it with: smcp start {server}"
+def _remedy(server: str, project: str | None) -> str:
+    where = f" --project {shlex.quote(project)}" if project else ""
+    return f"start it with: smcp start {server}{where}"

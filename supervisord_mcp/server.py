@@ -227,7 +227,8 @@ class ManagedServer:
             case State.ASLEEP if self._failure is None:
                 return
             case State.FATAL | State.BACKOFF | State.EXITED | State.ASLEEP:
-                raise reasons.failure(self.key.server, self._life, self._failure, self._loop.time())
+                now, key = self._loop.time(), self.key
+                raise reasons.failure(key.server, self._life, self._failure, now, key.project)
 
     async def rested(self) -> None:
         """Wait until the instance rests, or somebody started it again: of the run before nothing is left then."""
@@ -446,7 +447,7 @@ class ManagedServer:
                 self.remarks.take(kind, text)
 
     def _unavailable(self) -> reasons.Reason | None:
-        return reasons.unavailable(self.key.server, self._life, self._loop.time())
+        return reasons.unavailable(self.key.server, self._life, self._loop.time(), self.key.project)
 
     def _fail_held(self, reason: reasons.Reason) -> None:
         self._apply(self._mux.fail_held(reason.text, reason.data))

@@ -111,6 +111,15 @@ def test_a_crash_is_told_with_all_that_is_known(state: State) -> None:
     }
 
 
+def test_one_of_a_project_is_started_there_wherever_the_person_is() -> None:
+    stopped = reasons.unavailable("files", Lifecycle(State.STOPPED), 0.0, "/my site")
+    said = "server 'files' is stopped in /my site; start it with: smcp start files --project '/my site'"
+    assert stopped is not None
+    assert stopped.text == said
+    error = reasons.failure("files", Lifecycle(State.FATAL), None, 100.0, "/src")
+    assert "smcp start files --project /src" in str(error)
+
+
 def test_noise_of_a_server_that_was_ready_is_no_cause() -> None:
     words = LastWords(noise="it wrote a line")
     assert reasons.ended("files", Lifecycle(State.RUNNING), ExitStatus(code=1), "", words).cause == "exit 1"
