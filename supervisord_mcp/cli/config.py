@@ -8,7 +8,7 @@ import sys
 from supervisord_mcp.cli.client import paths
 from supervisord_mcp.cli.output import console, count, print_line
 from supervisord_mcp.cli.parameters import AsJson, MaybeServerName
-from supervisord_mcp.errors import UnknownServerError
+from supervisord_mcp.cli.registered import unknown
 
 
 def check() -> None:
@@ -40,7 +40,7 @@ def show(name: MaybeServerName = None, as_json: AsJson = False) -> None:
         text = described.show(config.model_copy(update={"servers": FrozenTable({name: config.servers[name]})}))
         text = text[text.index("[servers.") :]
     else:
-        raise UnknownServerError(f"no server is called {name!r}", remedy="smcp list shows the configured ones")
+        raise unknown(name, config.servers)
     print_line(json.dumps(tomllib.loads(text), indent=2, ensure_ascii=False) if as_json else text.rstrip())
 
 

@@ -12,7 +12,7 @@ from msgspec import Raw
 from supervisord_mcp.cli.client import connected
 from supervisord_mcp.cli.output import console, count, print_json, print_table, printable, span
 from supervisord_mcp.cli.parameters import AsJson, MaybeServerName
-from supervisord_mcp.errors import UnknownServerError
+from supervisord_mcp.cli.registered import unknown
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import DaemonStatus, InstanceStatus, ServerStatus, StatusResult
 
@@ -74,10 +74,10 @@ def status(name: MaybeServerName = None, as_json: AsJson = False) -> None:
 
 def _only(raw: Raw, name: str) -> Raw:
     whole = control.parse_result(raw, _Whole)
-    for server in whole.servers:
-        if control.parse_result(server, _Named).name == name:
-            return Raw(msgspec.json.encode({"daemon": whole.daemon, "servers": [server]}))
-    raise UnknownServerError(f"no server is called {name!r}", remedy="smcp list shows the configured ones")
+    names = [control.parse_result(server, _Named).name for server in whole.servers]
+    if name in names:
+        return Raw(msgspec.json.encode({"daemon": whole.daemon, "servers": [whole.servers[names.index(name)]]}))
+    raise unknown(name, names)
 
 
 def _print_daemon(daemon: DaemonStatus) -> None:

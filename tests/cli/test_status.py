@@ -89,7 +89,7 @@ def test_status_of_an_unknown_server(smcp: Smcp, daemon: FakeDaemon) -> None:
     daemon.answers[control.Status] = STATUS
     ran = smcp("status", "gti")
     assert ran.status == 4
-    assert ran.err.startswith("error[unknown-server]: no server is called 'gti'")
+    assert ran.err.startswith("error[unknown-server]: no server 'gti' in the configuration (known: ")
 
 
 def test_status_json_is_the_object_of_the_daemon(smcp: Smcp, daemon: FakeDaemon) -> None:
