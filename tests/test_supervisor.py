@@ -327,7 +327,8 @@ async def test_what_a_person_stopped_no_host_starts(entry: dict[str, str], tmp_p
         await one.supervisor.stop(["s"])
         guest = one.guest("s", project="/tmp")
         error = (await guest.greet())["error"]
-        assert error["message"] == "server 's' is stopped; start it with: smcp start s"
+        told = "is stopped in /tmp; start it with: smcp start s --project /tmp" if entry else "is stopped; start it"
+        assert told in error["message"]
         assert one.journal("s").runs() == []
         guest.close_stdin()
         await guest.over()
