@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from supervisord_mcp import reasons, reports
 from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings, policy_of
@@ -15,6 +14,7 @@ from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.errors import NotRunningError, SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.facts import NOWHERE, Facts, Whence
+from supervisord_mcp.housing import Displaced, Housing, forgettable
 from supervisord_mcp.launch import Launch, Launcher
 from supervisord_mcp.logs import ServerLog, TaggedLog
 from supervisord_mcp.observer import Event
@@ -33,30 +33,6 @@ from supervisord_mcp.runtimes.base import Child
 from supervisord_mcp.server import ManagedServer
 
 _log = logging.getLogger(__name__)
-
-#: What has ended for good unless a person, or for EXITED a call, wants it again.
-_GAVE_UP = ("FATAL", "EXITED")
-
-
-@dataclass(slots=True)
-class Housing:
-    """An instance with what it was made from.
-
-    It is ``outdated`` once its command is found to be something else: no new session comes to it.
-    """
-
-    instance: ManagedServer
-    facts: Facts
-    launch: Launch
-    outdated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Displaced:
-    """An instance that the new configuration has no place for; ``removed`` if its server is gone altogether."""
-
-    instance: ManagedServer
-    removed: bool
 
 
 class Supervisor:
@@ -94,7 +70,7 @@ class Supervisor:
     @property
     def needed(self) -> bool:
         """Whether any instance has to go on although no host and no command is there."""
-        return bool(self._leaving) or any(instance.needed for instance in self.instances)
+        return bool(self._leaving or self._asked) or any(instance.needed for instance in self.instances)
 
     def next_key(self) -> SessionKey:
         """Return a key for a new session."""
@@ -282,22 +258,9 @@ class Supervisor:
         self._forget_unused()
 
     def _forget_unused(self) -> None:
-        """Forget instances that nobody uses and that do not run.
-
-        The last one of a shared server stays, to tell how it was. One that gave up stays as well, so that it is not
-        tried again behind the back of a person; but once another instance of the server runs or is used, it tells
-        nothing of the server, only of what somebody once asked for, such as a project that does not suit it.
-        """
         self._end_outdated()
-        count = Counter(key.server for key in self._housed)
-        live = {key.server for key, housing in self._housed.items() if matters(housing.instance)}
-        for key, housing in list(self._housed.items()):
-            if matters(housing.instance):
-                continue
-            gave_up = housing.instance.state in _GAVE_UP
-            if key.server in live if gave_up else key.project is not None or count[key.server] > 1:
-                del self._housed[key]
-                count[key.server] -= 1
+        for key in list(forgettable(self._housed)):
+            del self._housed[key]
 
     def retire(self, instance: ManagedServer) -> None:
         """End an instance that no session can find any more."""

@@ -60,9 +60,9 @@ async def test_what_tells_two_of_the_same_apart(tmp_path: Path) -> None:
         "mounts": [{"path": "${PLACE:-/usr}"}],
     }
     async with estate(tmp_path, {"s": {"entry": entry}}) as one:
-        one.guest("s", environ={"TOKEN": "secret", "WORD": "other", "PLACE": "/tmp"})
+        await one.greeted("s", environ={"TOKEN": "secret", "WORD": "other", "PLACE": "/tmp"})
         assert one.supervisor.status()[0].instances[0].differs == ()
-        one.guest("s")
+        await one.greeted("s")
         first, second = one.supervisor.status()[0].instances
         assert first.differs == ("arguments", "cwd /tmp", "variables TOKEN", "mounts")
         assert second.differs == ("arguments", "cwd /", "variables TOKEN", "mounts")
