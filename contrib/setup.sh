@@ -105,7 +105,7 @@ install_project() {
     ensure_venv
     state=$(cksum <"$root/pyproject.toml")
     [ "$(cat "$venv/installed-$group" 2>/dev/null)" = "$state" ] && return
-    say "installing mcp-supervisord and its group \"$group\" into .venv"
+    say "installing smcp with what its $group needs into .venv"
     local pip=("$venv/bin/python" -m pip --quiet --disable-pip-version-check)
     "${pip[@]}" install --upgrade 'pip>=25.1' # the first that knows dependency groups
     (cd "$root" && "${pip[@]}" install --editable . --group "$group")

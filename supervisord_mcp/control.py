@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
@@ -57,6 +58,8 @@ _log = logging.getLogger(__name__)
 
 #: A command that does not read its stream loses it above this many bytes.
 MAX_UNREAD = 8 << 20
+#: How long a server that runs may take to list its tools before a person is shown what it offered last, in seconds.
+BUSY_AFTER = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +81,29 @@ class ControlServer:
     def __init__(self, office: Office, tasks: TaskGroup) -> None:
         self._office = office
         self._tasks = tasks
+        self._connections: set[Connection] = set()
+
+    @property
+    def connections(self) -> int:
+        """How many commands are connected."""
+        return len(self._connections)
 
     def receive(self, greeting: Greeting) -> None:
         """Serve a command from now on."""
         close_quietly(*greeting.fds)
-        Connection(greeting, self._office, self._tasks)
+        connection = Connection(greeting, self._office, self._tasks, self._connections.discard)
+        if not connection.closed:
+            self._connections.add(connection)
 
 
 class Connection:
     """One command that is connected; each of its requests is a task, ended when the command leaves."""
 
-    def __init__(self, greeting: Greeting, office: Office, tasks: TaskGroup) -> None:
+    def __init__(
+        self, greeting: Greeting, office: Office, tasks: TaskGroup, on_left: Callable[[Connection], None]
+    ) -> None:
         self._socket = greeting.connection
+        self._on_left = on_left
         self._said = greeting.hello
         self._peer_pid = greeting.peer_pid
         self._office = office
@@ -101,6 +115,11 @@ class Connection:
         self._reader = ChunkReader(self._socket.fileno(), self._chunk, self._left)
         if greeting.rest:
             self._chunk(greeting.rest)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the command is gone."""
+        return self._closed
 
     def _chunk(self, chunk: bytes) -> None:
         for line in self._splitter.feed(chunk):
@@ -118,6 +137,7 @@ class Connection:
         self._socket.close()
         for scope in list(self._scopes):
             scope.cancel()
+        self._on_left(self)
 
     async def _serve(self, line: bytes) -> None:
         if self._closed:  # since the task was begun
@@ -185,7 +205,7 @@ class Connection:
             case ListServers():
                 return ListResult(servers=supervisor.entries())
             case Tools():
-                return ToolsResult(tools=await self._tools(operation))
+                return await self._tools(operation)
             case Call():
                 return await self._call(operation)
             case Probe():
@@ -229,13 +249,20 @@ class Connection:
         async with calling(instance, key, lambda: supervisor.released(instance)) as caller:
             yield instance, caller
 
-    async def _tools(self, operation: Tools) -> tuple[Raw, ...]:
+    async def _tools(self, operation: Tools) -> ToolsResult:
         async with self._caller(operation) as (instance, caller):
-            if operation.refresh or instance.catalogue is None:
+            known = instance.catalogue
+            if operation.refresh or known is None or "tools/list" not in known.lists:
+                patience = math.inf
                 instance.demand()
                 await instance.settled()
-            await caller.greet()
-            return tuple(map(Raw, await caller.list_all("tools/list")))
+            else:
+                patience = BUSY_AFTER
+            with anyio.move_on_after(patience):
+                await caller.greet()
+                return ToolsResult(tools=tuple(map(Raw, await caller.list_all("tools/list"))))
+            assert known is not None
+            return ToolsResult(tools=tuple(map(Raw, known.lists["tools/list"])), busy=True)
 
     async def _call(self, operation: Call) -> Raw:
         params = jsonrpc.object_text({"name": jsonrpc.text_of(operation.tool), "arguments": operation.arguments})

@@ -103,6 +103,8 @@ class Daemon:
         self._problems: tuple[str, ...] = ()
         self._on_demand = on_demand
         self._started = time.monotonic()
+        #: When somebody was last there, or something went on.
+        self._needed_at = self._started
         self._ending = anyio.Event()
         self._socket_trouble = ""
         self._observers = Observers()
@@ -147,7 +149,7 @@ class Daemon:
                 observers=self._observers,
                 daemon_status=self._status,
                 reload=self._reload,
-                shut_down=self._ending.set,
+                shut_down=lambda: self._end("smcp down"),
                 stay=self._stay,
                 log_of=self._logs.__getitem__,
             )
@@ -156,7 +158,8 @@ class Daemon:
             listener = Listener(endpoint.socket, lambda greeting: self._received(control, greeting))
             tasks.start_soon(self._listen_to_signals)
             tasks.start_soon(self._watch_configuration)
-            tasks.start_soon(self._look_around, endpoint, listener)
+            tasks.start_soon(self._look_around, endpoint, listener, control)
+            self._tell_crash(endpoint.crashed)
             self._supervisor.start_eager(self._config.servers)
             gc.collect()
             gc.freeze()
@@ -176,6 +179,7 @@ class Daemon:
         return max((server.stop_grace for server in self._config.servers.values()), default=0.0)
 
     def _received(self, control: ControlServer, greeting: Greeting) -> None:
+        self._needed_at = time.monotonic()
         if greeting.hello.role == "control":
             control.receive(greeting)
         else:
@@ -187,7 +191,19 @@ class Daemon:
                 if number == signal.SIGHUP:
                     self._reloader.wake()
                 else:
-                    self._ending.set()
+                    self._end(signal.Signals(number).name)
+
+    def _end(self, why: str) -> None:
+        """End, and say why: nothing is left to ask afterwards."""
+        if not self._ending.is_set():
+            _log.info("the daemon ends: %s", why)
+            self._observers.publish(Event("daemon-ending", data={"cause": why}))
+        self._ending.set()
+
+    def _tell_crash(self, pid: str | None) -> None:
+        if pid is not None:
+            _log.warning("the daemon before this one, pid %s, did not end in order: it crashed or was killed", pid)
+            self._observers.publish(Event("daemon-crashed", data={"pid": pid}))
 
     # Configuration
 
@@ -251,7 +267,8 @@ class Daemon:
         if not plan.empty:
             data = {"added": list(plan.added), "changed": list(plan.changed), "removed": list(plan.removed)}
             self._observers.publish(Event("config-reloaded", data=data))
-            _log.info("configuration reloaded: %s", data)
+            changes = "; ".join(f"{what} {', '.join(names)}" for what, names in data.items() if names)
+            _log.info("configuration reloaded: %s", changes)
         return result
 
     def _make_launcher(self) -> Launcher:
@@ -298,20 +315,19 @@ class Daemon:
 
     # Watching itself
 
-    async def _look_around(self, endpoint: Endpoint, listener: Listener) -> None:
+    async def _look_around(self, endpoint: Endpoint, listener: Listener, control: ControlServer) -> None:
         """Bind the socket again if somebody deleted it, and end when nobody has needed this daemon for long."""
-        idle_since = time.monotonic()
         while True:
             idle_exit = self._config.daemon.idle_exit if self._on_demand else None
             await anyio.sleep(min(LOOK_EVERY, max(idle_exit or LOOK_EVERY, LOOK_SOONER)))
             self._look_at_socket(endpoint, listener)
-            if self._reception.sessions or self._supervisor.active:
-                idle_since = time.monotonic()
-            elif idle_exit is not None and time.monotonic() - idle_since >= idle_exit:
-                _log.info("nobody has needed the daemon for %g s; it ends", idle_exit)
+            if self._reception.sessions or control.connections or self._supervisor.needed:
+                self._needed_at = time.monotonic()
+            elif idle_exit is not None and time.monotonic() - self._needed_at >= idle_exit:
+                servers = ", and with it the servers that nobody uses" if self._supervisor.active else ""
                 # In one step with the look: a shim that comes now is hung up on and tries again.
                 listener.close()
-                self._ending.set()
+                self._end(f"nobody has needed it for {idle_exit:g} s{servers}")
                 return
 
     def _look_at_socket(self, endpoint: Endpoint, listener: Listener) -> None:

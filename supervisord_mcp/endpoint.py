@@ -40,7 +40,8 @@ class Endpoint:
     """Owns the lock and the listening socket of one runtime directory.
 
     ``pointer`` names a file in which the directory is written down for hosts with another environment; None for none.
-    ``pointer_problem`` says why that was not possible; the daemon is found without it in the usual place.
+    ``pointer_problem`` says why that was not possible; the daemon is found without it in the usual place. ``crashed``
+    is the pid of the owner before, where it did not end in order, else None.
     """
 
     def __init__(self, directory: str | Path, *, pointer: str | Path | None = None) -> None:
@@ -56,7 +57,10 @@ class Endpoint:
             text = f"the path of the socket is {len(os.fsencode(self.path))} bytes long, the limit is {LONGEST_PATH}"
             raise SmcpError(f"{text}: {self.path}", remedy="Set XDG_RUNTIME_DIR or SMCP_HOME to a shorter path.")
         _make_private(self.directory)
+        before = _last_owner(self.directory)
         self._lock = _take_lock(self.directory)
+        # Who ends in order takes its socket away first.
+        self.crashed = before if _identify(self.path) is not None else None
         try:
             self.socket = self._bind()
         except BaseException:
@@ -167,6 +171,14 @@ def _make_private(directory: str) -> None:
             os.chmod(directory, 0o700)
     except OSError as error:
         raise SmcpError(f"cannot make the directory {directory}: {error.strerror}") from error
+
+
+def _last_owner(directory: str) -> str | None:
+    try:
+        with open(os.path.join(directory, LOCK_NAME), encoding="utf-8", errors="replace") as lock:
+            return lock.read(32).strip() or None
+    except OSError:
+        return None
 
 
 def _take_lock(directory: str) -> int:

@@ -79,9 +79,10 @@ class Launch:
 
     ``relay`` says to whom what the child asks is passed on.
     ``era`` is that of the instance that it is for, and ``digest`` the one of ``digests`` that belongs to it.
-    ``spec`` has neither marker nor ``read_only`` yet: `start` adds them. ``host_variables`` are the names that were
-    taken from the environment of the host; their values are part of the digest. ``sets`` are sets of hosts that `start`
-    adds to the network of ``spec``, and ``grants`` what an installation may do beyond the rule.
+    ``spec`` has neither marker nor ``read_only`` yet: `start` adds them. ``program`` is what its command was found to
+    be, or None where it was not found. ``host_variables`` are the names that were taken from the environment of the
+    host; their values are part of the digest. ``sets`` are sets of hosts that `start` adds to the network of ``spec``,
+    and ``grants`` what an installation may do beyond the rule.
     """
 
     digest: str
@@ -92,6 +93,7 @@ class Launch:
     isolation: str
     runtime: Runtime
     spec: LaunchSpec
+    program: str | None
     uses_project: bool
     host_variables: frozenset[str]
     machine: Machine = field(repr=False)
@@ -267,6 +269,7 @@ class Launcher:
             isolation=runtime.isolation,
             runtime=runtime,
             spec=spec,
+            program=program,
             uses_project=done.uses_project or config.uses_project,
             host_variables=frozenset(done.used & facts.environ.keys()),
             machine=machine,

@@ -142,10 +142,11 @@ class Listener:
         else:
             self._newcomers.add(_Newcomer(self, self._loop, connection, (pid, uid)))
 
-    def refuse(self, connection: socket.socket, status: int, text: str) -> None:
-        """Tell a newcomer why it gets no session, and close its connection."""
+    def refuse(self, connection: socket.socket, status: int, text: str, *, quiet: bool = False) -> None:
+        """Tell a newcomer why it gets no session, and close its connection; where ``quiet``, nothing is logged."""
         self.refused += 1
-        self.report(f"refused a connection: {text}")
+        if not quiet:
+            self.report(f"refused a connection: {text}")
         try:
             connection.setblocking(False)
             connection.send(refuse_line(status, text))
@@ -201,9 +202,9 @@ class _Newcomer:
         _close_all(self._fds)
         self._fds.clear()
 
-    def _refuse(self, status: int, text: str) -> None:
+    def _refuse(self, status: int, text: str, *, quiet: bool = False) -> None:
         self._leave()
-        self._listener.refuse(self._connection, status, text)
+        self._listener.refuse(self._connection, status, text, quiet=quiet)
 
     def _read(self) -> None:
         searched = len(self._data)
@@ -234,7 +235,8 @@ class _Newcomer:
                 raise FramingError(f"the greeting is longer than {MAX_HELLO} bytes", -32600)
             hello = parse_hello(bytes(self._data[:end]))
         except FramingError as error:
-            self._refuse(2, error.message)
+            # An empty line is how another daemon that was started asks whether anybody is here (`endpoint`).
+            self._refuse(2, error.message, quiet=end == 1)
             return
         expected = _MOST_FDS if hello.role == "shim" else 0
         if len(self._fds) != expected:

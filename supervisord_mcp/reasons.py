@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,7 @@ from supervisord_mcp.runtimes.base import ExitStatus
 PATIENCE = 2.0
 #: What failed less than this ago failed for the one who asks, in seconds.
 _NEWS = 1.0
+_TAIL = "; last lines of stderr:\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,14 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class LastWords:
+    """What a child said before it ended: the end of its stderr, and of what was no message on its stdout, a summary."""
+
+    stderr: str = ""
+    noise: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How a run ended: whether nobody wanted it to, why, and what hosts with open requests are told."""
 
@@ -32,15 +43,21 @@ class Ending:
     reason: Reason
 
 
-def unavailable(server: str, life: Lifecycle, now: float) -> Reason | None:
-    """Return why no child will come soon, for those who wait for it, or None if one will."""
+def unavailable(server: str, life: Lifecycle, now: float, project: str | None = None) -> Reason | None:
+    """Return why no child will come soon, for those who wait for it, or None if one will.
+
+    ``project`` is that of the instance, if it has one: a person who reads this may be anywhere.
+    """
     match life.state:
         case State.STOPPED:
-            return Reason(f"server '{server}' is stopped; {_remedy(server)}", {"reason": "server_stopped"})
+            where = f" in {project}" if project else ""
+            return Reason(
+                f"server '{server}' is stopped{where}; {_remedy(server, project)}", {"reason": "server_stopped"}
+            )
         case State.FATAL:
             text = (
                 f"server '{server}' gave up {_ago(now - life.since)} and is not restarted any more:"
-                f" {life.cause}\n{_remedy(server)}"
+                f" {life.cause}\n{_remedy(server, project)}"
             )
             return Reason(text, {"reason": "server_fatal"})
         case State.EXITED:
@@ -53,7 +70,7 @@ def unavailable(server: str, life: Lifecycle, now: float) -> Reason | None:
     return None
 
 
-def failure(server: str, life: Lifecycle, known: SmcpError | None, now: float) -> SmcpError:
+def failure(server: str, life: Lifecycle, known: SmcpError | None, now: float, project: str | None = None) -> SmcpError:
     """Return the error for who waited for a start: that of the last one, with its time if it was somebody else's.
 
     ``known`` is what the last start failed with, if it is known better than as `Lifecycle.cause`.
@@ -65,7 +82,7 @@ def failure(server: str, life: Lifecycle, known: SmcpError | None, now: float) -
     elif life.state is State.ASLEEP:
         note = "smcp tries again with the next call"
     elif now - life.since >= _NEWS:
-        note = f"that was {_ago(now - life.since)}, and it is not tried again by itself; {_remedy(server)}"
+        note = f"that was {_ago(now - life.since)}, and it is not tried again by itself; {_remedy(server, project)}"
     else:
         return error
     told = LaunchError(error.message, remedy="\n".join(filter(None, (error.remedy, note))))
@@ -73,8 +90,23 @@ def failure(server: str, life: Lifecycle, known: SmcpError | None, now: float) -
     return told
 
 
-def ended(server: str, life: Lifecycle, status: ExitStatus | None, trouble: str, tail: str) -> Ending:
-    """Given the state in which a child ended, how, what it was killed for, and the end of its stderr, return it all."""
+def joined(failures: Sequence[tuple[str, SmcpError]], *, named: bool) -> SmcpError:
+    """Given at least one failure with its server, return one error that says everything, with the code of the first.
+
+    ``named`` puts the name of the server before each: they were asked for together.
+    """
+    _, first = failures[0]
+    if len(failures) == 1 and not named:
+        return first
+    told = [f"{name}: {error}" if named else str(error) for name, error in failures]
+    error = SmcpError("\n".join(told))
+    error.code, error.exit_status = first.code, first.exit_status
+    return error
+
+
+def ended(server: str, life: Lifecycle, status: ExitStatus | None, trouble: str, words: LastWords) -> Ending:
+    """Given the state in which a child ended, how, what it was killed for, and what it had said, return it all."""
+    tail = words.stderr
     ending = life.state in ENDING
     if ending and life.after is not After.CRASH:
         again = life.after is After.SPAWN
@@ -82,10 +114,17 @@ def ended(server: str, life: Lifecycle, status: ExitStatus | None, trouble: str,
         return Ending(False, verb, Reason(f"server '{server}' was {verb}", {"reason": code, **_exit(status)}))
     cause = (life.cause if ending else trouble) or (str(status) if status is not None else "it was abandoned")
     data = {"reason": "server_exited", **_exit(status)}
+    if words.noise and life.state is not State.RUNNING:
+        cause = f"{cause}; {words.noise}"
     if tail:
         data["stderrTail"] = tail
-        cause = f"{cause}; last lines of stderr:\n{tail}"
-    return Ending(True, cause, Reason(f"server '{server}' ended: {cause}", data))
+        cause = f"{cause}{_TAIL}{tail}"
+    return Ending(True, cause, Reason(f"server '{server}' {'failed to start' if ending else 'ended'}: {cause}", data))
+
+
+def brief(cause: str) -> str:
+    """Return the first line of a cause, without the announcement of lines that follow it."""
+    return cause.partition(_TAIL)[0].partition("\n")[0]
 
 
 def _ago(seconds: float) -> str:
@@ -99,5 +138,6 @@ def _exit(status: ExitStatus | None) -> dict[str, Any]:
     return {} if status is None else {"exitCode": status.code, "signal": status.signal}
 
 
-def _remedy(server: str) -> str:
-    return f"start it with: smcp start {server}"
+def _remedy(server: str, project: str | None) -> str:
+    where = f" --project {shlex.quote(project)}" if project else ""
+    return f"start it with: smcp start {server}{where}"

@@ -16,6 +16,7 @@ import msgspec
 from supervisord_mcp.admission import Admission, Take, profiled, undecided
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.facts import Facts
+from supervisord_mcp.housing import Displaced
 from supervisord_mcp.journal import Journal, discard, leftovers
 from supervisord_mcp.listener import Greeting
 from supervisord_mcp.observer import Event, Observers
@@ -26,7 +27,7 @@ from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.profiles import Profile, Root, wants_roots, words_of
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.session import Limits, Session, Wires
-from supervisord_mcp.supervisor import Displaced, Supervisor
+from supervisord_mcp.supervisor import Supervisor
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.launch import Launch
@@ -20,13 +20,15 @@ _SHOWN_FIRST = ("FATAL", "BACKOFF", "RUNNING", "STARTING", "STOPPING", "EXITED",
 class Known:
     """What is known of a server beside its instances: its isolation, where a person stopped it, what it offers.
 
-    ``beyond`` are the keys with which its entry grants more than its profile.
+    ``beyond`` are the keys with which its entry grants more than its profile, ``trouble`` is why no instance could be
+    made at the last try, or empty.
     """
 
     isolation: str
     beyond: tuple[str, ...]
     hold: Hold
     catalogue: Catalogue | None
+    trouble: str = ""
 
 
 def matters(instance: ManagedServer) -> bool:
@@ -57,13 +59,44 @@ def server_status(
         catalogue=known.catalogue is not None,
         sessions=sum(len(instance.sessions) for instance in mine),
         restarts=sum(instance.restarts for instance in mine),
-        last_error=next((instance.last_error for instance in telling if instance.last_error), None),
-        instances=tuple(instance_status(instance, launch, known.hold) for instance, launch in housed),
+        last_error=known.trouble or next((instance.last_error for instance in telling if instance.last_error), None),
+        instances=tuple(
+            instance_status(instance, launch, known.hold, differences(instance, launch, housed))
+            for instance, launch in housed
+        ),
     )
 
 
-def instance_status(instance: ManagedServer, launch: Launch, hold: Hold) -> InstanceStatus:
-    """Return the state of one instance."""
+def differences(
+    instance: ManagedServer, launch: Launch, housed: Sequence[tuple[ManagedServer, Launch]]
+) -> tuple[str, ...]:
+    """Return what tells an instance from others of the same server and project; of variables, only the names.
+
+    One that belongs to a session differs by that.
+    """
+    key = instance.key
+    others = [other for one, other in housed if one is not instance and replace(one.key, digest=key.digest) == key]
+    mine, theirs = launch.spec, [other.spec for other in others]
+    found = []
+    if any(other.program != launch.program for other in others):
+        found.append(f"program {launch.program or f'{mine.argv[0]} (not found)'}")
+    if any(other.argv[1:] != mine.argv[1:] for other in theirs):
+        found.append("arguments")  # a secret may be in them
+    if any(other.cwd != mine.cwd for other in theirs):
+        found.append(f"cwd {mine.cwd}")
+    # What is known of the program is enough said of its own PATH.
+    names = {name for other in theirs for name, _ in set(mine.env) ^ set(other.env)} - ({"PATH"} if found else set())
+    if names:
+        found.append(f"variables {', '.join(sorted(names))}")
+    if any(other.mounts != mine.mounts for other in theirs):
+        found.append("mounts")
+    return tuple(found)
+
+
+def instance_status(
+    instance: ManagedServer, launch: Launch, hold: Hold, differs: tuple[str, ...] = ()
+) -> InstanceStatus:
+    """Return the state of one instance, and what tells it from its like."""
     child, mounts = instance.child, launch.spec.mounts
     return InstanceStatus(
         key=str(instance.key),
@@ -84,6 +117,7 @@ def instance_status(instance: ManagedServer, launch: Launch, hold: Hold) -> Inst
         limits=child.limits if child is not None else (),
         uncovered=child.uncovered if child is not None else (),
         dropped=dict(instance.remarks.dropped),
+        differs=differs,
     )
 
 

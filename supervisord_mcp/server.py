@@ -82,6 +82,12 @@ class ManagedServer:
         return self._life.resting
 
     @property
+    def needed(self) -> bool:
+        """Whether more keeps it than its idle time-out: the wish of a person, or something that goes on."""
+        lasting = self.blueprint.idle_timeout is None
+        return not self.resting and (lasting or self._mux.busy or self._life.state is not State.RUNNING)
+
+    @property
     def unused(self) -> bool:
         """Whether nothing is lost with it: nobody uses it, nothing runs, and it did not give up."""
         return self._life.state in (State.ASLEEP, State.STOPPED) and not self._sessions
@@ -221,7 +227,8 @@ class ManagedServer:
             case State.ASLEEP if self._failure is None:
                 return
             case State.FATAL | State.BACKOFF | State.EXITED | State.ASLEEP:
-                raise reasons.failure(self.key.server, self._life, self._failure, self._loop.time())
+                now, key = self._loop.time(), self.key
+                raise reasons.failure(key.server, self._life, self._failure, now, key.project)
 
     async def rested(self) -> None:
         """Wait until the instance rests, or somebody started it again: of the run before nothing is left then."""
@@ -255,16 +262,12 @@ class ManagedServer:
             self._failure = None
             self._used = self._loop.time()
             self._watch_idle()
-        data: dict[str, Any] = {
-            "instance": str(self.key),
-            "generation": self._life.generation,
-            "from": before,
-            "to": self._life.shown,
-        }
+        data: dict[str, Any] = {"instance": str(self.key), "generation": self._life.generation, "from": before}
+        data["to"] = self._life.shown
         if self._life.cause and self._life.shown in ("BACKOFF", "FATAL", "EXITED"):
             data["cause"] = self._life.cause
         self._around.observers.publish(Event("state", self.key.server, data))
-        cause = data.get("cause", "").partition("\n")[0]
+        cause = reasons.brief(data.get("cause", ""))
         self._server_log.write("smcp", f"{before} -> {self._life.shown}" + (f": {cause}" if cause else ""))
 
     def _carry_out(self, command: life.Command) -> None:
@@ -355,7 +358,8 @@ class ManagedServer:
             self._event(life.Exited(generation, False, "", blameless=True))
             self._apply(self._mux.child_lost("", blameless=True))
             return
-        ending = reasons.ended(self.key.server, self._life, status, conduit.trouble, conduit.tail)
+        words = reasons.LastWords(conduit.tail, self.remarks.noise)
+        ending = reasons.ended(self.key.server, self._life, status, conduit.trouble, words)
         reason, self._ailment = ending.reason, ""
         if ending.unasked:
             self.last_error = ending.cause
@@ -443,7 +447,7 @@ class ManagedServer:
                 self.remarks.take(kind, text)
 
     def _unavailable(self) -> reasons.Reason | None:
-        return reasons.unavailable(self.key.server, self._life, self._loop.time())
+        return reasons.unavailable(self.key.server, self._life, self._loop.time(), self.key.project)
 
     def _fail_held(self, reason: reasons.Reason) -> None:
         self._apply(self._mux.fail_held(reason.text, reason.data))

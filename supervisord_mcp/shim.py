@@ -318,7 +318,7 @@ def _wait_for_daemon(start: Start, environ: Mapping[str, str], uid: int) -> sock
     except StartError as error:
         raise ShimError(3, str(error), final=False) from None
     except OSError as error:
-        raise ShimError(3, f"cannot use the directory {directory}: {error}", final=False) from None
+        raise ShimError(3, f"cannot use the directory {directory}: {error.strerror}", final=False) from None
 
 
 def _find_siblings() -> None:

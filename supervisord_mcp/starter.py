@@ -118,15 +118,20 @@ class Start:
             pass  # no pidfd on this machine: only the deadline tells
 
     def _open_log(self) -> int:
-        try:
-            os.makedirs(os.path.dirname(self._log), mode=0o700, exist_ok=True)
-            if os.path.exists(self._log) and os.path.getsize(self._log) > _LONGEST_LOG:
-                os.replace(self._log, f"{self._log}.1")
-            output = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError:
-            return os.open(os.devnull, os.O_WRONLY)
-        self._log_start = os.fstat(output).st_size
-        return output
+        # Where the usual log cannot be written the daemon most likely cannot live either: its reason must get through.
+        # Others may have made that place (in /tmp), so no link is followed there.
+        other = os.path.join(self._directory, os.path.basename(self._log))
+        for log, safely in ((self._log, 0), (other, os.O_NOFOLLOW)):
+            try:
+                os.makedirs(os.path.dirname(log), mode=0o700, exist_ok=True)
+                if os.path.exists(log) and os.path.getsize(log) > _LONGEST_LOG:
+                    os.replace(log, f"{log}.1")
+                output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | safely, 0o600)
+            except OSError:
+                continue
+            self._log, self._log_start = log, os.fstat(output).st_size
+            return output
+        return os.open(os.devnull, os.O_WRONLY)
 
     def _last_words(self) -> str:
         lines: list[str] = []

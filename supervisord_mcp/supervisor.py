@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 
-from supervisord_mcp import reports
+from supervisord_mcp import reasons, reports
 from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings, policy_of
 from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.errors import NotRunningError, SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.facts import NOWHERE, Facts, Whence
+from supervisord_mcp.housing import Displaced, Housing, forgettable
 from supervisord_mcp.launch import Launch, Launcher
 from supervisord_mcp.logs import ServerLog, TaggedLog
 from supervisord_mcp.observer import Event
@@ -33,26 +34,6 @@ from supervisord_mcp.server import ManagedServer
 
 _log = logging.getLogger(__name__)
 
-#: What has ended for good unless a person, or for EXITED a call, wants it again.
-_GAVE_UP = ("FATAL", "EXITED")
-
-
-@dataclass(slots=True)
-class Housing:
-    """An instance with what it was made from."""
-
-    instance: ManagedServer
-    facts: Facts
-    launch: Launch
-
-
-@dataclass(frozen=True, slots=True)
-class Displaced:
-    """An instance that the new configuration has no place for; ``removed`` if its server is gone altogether."""
-
-    instance: ManagedServer
-    removed: bool
-
 
 class Supervisor:
     """The instances of one daemon."""
@@ -68,6 +49,8 @@ class Supervisor:
         self._leaving: set[ManagedServer] = set()
         # Instances that are only asked what their server is.
         self._asked: set[ManagedServer] = set()
+        #: The servers for which nothing could be started at the last try, with the reason.
+        self._unresolved: dict[str, str] = {}
         #: The servers that a person stopped, and where: an instance made there for a host is not started by it.
         self._held: dict[str, Hold] = {}
         #: The last runs of displaced instances: one of the same key that comes later counts on.
@@ -83,6 +66,11 @@ class Supervisor:
     def active(self) -> bool:
         """Whether any instance has a child or will start one by itself."""
         return bool(self._leaving or self._asked) or any(not instance.resting for instance in self.instances)
+
+    @property
+    def needed(self) -> bool:
+        """Whether any instance has to go on although no host and no command is there."""
+        return bool(self._leaving or self._asked) or any(instance.needed for instance in self.instances)
 
     def next_key(self) -> SessionKey:
         """Return a key for a new session."""
@@ -121,8 +109,13 @@ class Supervisor:
 
         Raise `SmcpError` if nothing can be.
         """
-        config = self.server(facts.server)
-        launch = self._launcher.resolve(facts.server, config, facts)
+        name, config = facts.server, self.server(facts.server)
+        try:
+            launch = self._launcher.resolve(name, config, facts)
+        except SmcpError as error:
+            self._unresolved[name] = str(error)
+            raise
+        self._unresolved.pop(name, None)
         if host == "legacy":
             return launch
         known = self._around.verdicts.load(launch.fingerprint)
@@ -164,6 +157,7 @@ class Supervisor:
             named = {name: facts.environ[name] for name in launch.host_variables}
             housing = Housing(self._make(key, launch), replace(facts, environ=named), launch)
             self._housed[key] = housing
+            self._find_outdated(key)
         return housing.instance
 
     def _bridged(self, key: InstanceKey, launch: Launch) -> Housing | None:
@@ -175,6 +169,26 @@ class Supervisor:
             return None  # the other instance was not told what these hosts can do
         other = launch.of("modern" if launch.era == "legacy" else "legacy")
         return self._housed.get(replace(key, digest=other.digest))
+
+    def _find_outdated(self, new: InstanceKey) -> None:
+        """Find what would be the instance of a key today, but was made when its command was another; end what can be.
+
+        A command changes with what is installed on the machine, without a word in the configuration.
+        """
+        for key, housing in self._housed.items():
+            if key == new or key.session is not None or replace(key, digest=new.digest) != new:
+                continue
+            with suppress(SmcpError):
+                housing.outdated = key.digest not in self.plan(housing.facts).digests.values()
+        self._end_outdated()
+
+    def _end_outdated(self) -> None:
+        """End the outdated instances that no host uses any more."""
+        for key, housing in list(self._housed.items()):
+            if housing.outdated and not housing.instance.sessions:
+                del self._housed[key]
+                self._generations[key] = housing.instance.generation
+                self.retire(housing.instance)
 
     def _make(self, key: InstanceKey, launch: Launch) -> ManagedServer:
         known = self._around.catalogues.load(key.server, key.digest)
@@ -244,21 +258,9 @@ class Supervisor:
         self._forget_unused()
 
     def _forget_unused(self) -> None:
-        """Forget instances that nobody uses and that do not run.
-
-        The last one of a shared server stays, to tell how it was. One that gave up stays as well, so that it is not
-        tried again behind the back of a person; but once another instance of the server runs or is used, it tells
-        nothing of the server, only of what somebody once asked for, such as a project that does not suit it.
-        """
-        count = Counter(key.server for key in self._housed)
-        live = {key.server for key, housing in self._housed.items() if matters(housing.instance)}
-        for key, housing in list(self._housed.items()):
-            if matters(housing.instance):
-                continue
-            gave_up = housing.instance.state in _GAVE_UP
-            if key.server in live if gave_up else key.project is not None or count[key.server] > 1:
-                del self._housed[key]
-                count[key.server] -= 1
+        self._end_outdated()
+        for key in list(forgettable(self._housed)):
+            del self._housed[key]
 
     def retire(self, instance: ManagedServer) -> None:
         """End an instance that no session can find any more."""
@@ -331,15 +333,17 @@ class Supervisor:
         await self._run(names, whence, ManagedServer.restart)
 
     async def _run(self, names: Iterable[str], whence: Whence, verb: Callable[[ManagedServer], None]) -> None:
+        names = tuple(names)
         instances: list[ManagedServer] = []
-        failures: list[SmcpError] = []
+        failures: list[tuple[str, SmcpError]] = []
         for name in names:
             held = self._hold(name).holds(whence.project)
             try:
                 instances += self._subjects(name, whence, always=verb is ManagedServer.start)
             except SmcpError as error:
-                if not held:  # else hosts may start it again, which is all that can be done
-                    failures.append(error)
+                # One that only a host can start may be started again by hosts, which is all that can be done.
+                if not (held and self._needs_host(name, whence)):
+                    failures.append((name, error))
             self._held[name] = self._hold(name).put(False, whence.project)
         for instance in instances:
             verb(instance)
@@ -347,9 +351,10 @@ class Supervisor:
             try:
                 await instance.settled()
             except SmcpError as error:
-                failures.append(error)
+                failures.append((instance.key.server, error))
+        failures.sort(key=lambda failure: names.index(failure[0]))
         if failures:
-            raise _joined(failures)
+            raise reasons.joined(failures, named=len(names) > 1)
 
     def _subjects(self, name: str, whence: Whence, *, always: bool) -> list[ManagedServer]:
         """Return the instances that a start (``always``) or a restart is about. Raise `SmcpError` if there is none."""
@@ -360,6 +365,7 @@ class Supervisor:
         try:
             launch = self._lasting(facts)
             own = instance_key(name, launch.digest, launch.scope, project=facts.project, session="")
+            self._find_outdated(own)
         except SmcpError as error:
             failure = error
         for key in [instance.key for instance in self._about(name, whence)]:
@@ -373,6 +379,10 @@ class Supervisor:
         elif failure is not None and not found:
             raise failure
         return found
+
+    def _needs_host(self, name: str, whence: Whence) -> bool:
+        scope = self.scope(whence.to(name))
+        return scope == "session" or (scope == "project" and whence.facts.project is None)
 
     def _about(self, name: str, whence: Whence) -> list[ManagedServer]:
         """Return the instances that a word is about."""
@@ -432,6 +442,8 @@ class Supervisor:
         rules_changed = self.config.daemon != config.daemon
         self.config, self._launcher = config, launcher
         self._held = {name: hold for name, hold in self._held.items() if name in config.servers}
+        for name in (*plan.changed, *plan.removed):
+            self._unresolved.pop(name, None)
         displaced: list[Displaced] = []
         for housing in list(self._housed.values()):
             name = housing.instance.key.server
@@ -468,7 +480,8 @@ class Supervisor:
 
     def _server_status(self, name: str, config: ServerConfig) -> ServerStatus:
         isolation, beyond = self._launcher.isolation(config), self._launcher.beyond(name)
-        known = reports.Known(isolation, beyond, self._hold(name), self.catalogue_of(name))
+        trouble = self._unresolved.get(name, "")
+        known = reports.Known(isolation, beyond, self._hold(name), self.catalogue_of(name), trouble)
         mine = [(one.instance, one.launch) for key, one in self._housed.items() if key.server == name]
         return reports.server_status(name, config, known, mine)
 
@@ -476,13 +489,3 @@ class Supervisor:
         """Return what is configured."""
         servers = sorted(self.config.servers.items())
         return tuple(reports.server_entry(name, config, self.catalogue_of(name)) for name, config in servers)
-
-
-def _joined(failures: list[SmcpError]) -> SmcpError:
-    """Return one error that says everything, with the code of the first."""
-    first = failures[0]
-    if len(failures) == 1:
-        return first
-    error = SmcpError("\n".join(map(str, failures)))
-    error.code, error.exit_status = first.code, first.exit_status
-    return error

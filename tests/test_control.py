@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -213,6 +215,24 @@ async def test_tools_come_from_the_catalogue_unless_asked_anew(tmp_path: Path) -
         await command.ask("start", names=["s"])
         assert (await command.ask("tools", name="s", refresh=True))["tools"] == tools
         assert one.instance("s").sessions == ()
+
+
+@bounded(LIMIT)
+async def test_tools_of_a_server_that_is_busy_are_what_it_offered_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("supervisord_mcp.control.BUSY_AFTER", 0.1)
+    async with estate(tmp_path, {"s": {"list_pages": 3}}) as one:
+        command = one.command()
+        tools = (await command.ask("tools", name="s"))["tools"]
+        await one.until(lambda: one.events("catalogue"))
+        pid = one.instance("s").pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        assert await command.ask("tools", name="s") == {"tools": tools, "busy": True}
+        waiting = command.post("tools", name="s", refresh=True)
+        os.kill(pid, signal.SIGCONT)
+        assert (await command.reply(waiting))["result"] == {"tools": tools, "busy": False}
 
 
 @bounded(LIMIT)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,7 @@ async def test_it_serves_and_ends_in_order() -> None:
         assert await host.exit_status() == 0
         assert await d.ended(d.process.pid) == 0
         assert host.stderr == b""
+        assert "the daemon ends: smcp down" in d.logs()
         assert not d.socket.exists()
         assert list((d.home / "run" / "sessions").iterdir()) == []
         assert d.journal("s").events("leaving")[-1]["why"] == "eof"
@@ -129,6 +130,7 @@ async def test_a_signal_ends_it_in_order(number: int) -> None:
         assert d.process is not None
         d.process.send_signal(number)
         assert await d.ended(d.process.pid) == 0
+        assert f"the daemon ends: {signal.Signals(number).name}" in d.logs()
         assert await host.exit_status() == 0
         assert [e["event"] for e in d.journal("s").events() if e["event"] in ("eof", "signal")] == ["eof", "signal"]
 
@@ -183,6 +185,44 @@ async def test_it_ends_when_nobody_needs_it() -> None:
         host.close_stdin()
         assert await d.ended(d.process.pid) == 0
         assert not d.socket.exists()
+
+
+@bounded(LIMIT)
+async def test_a_server_that_only_waits_for_its_idle_time_ends_with_it() -> None:
+    async with hasty(bare("s", entry={"idle_timeout": "1h"}), idle_exit="500ms") as d:
+        assert d.process is not None
+        await d.control("call", name="s", tool="echo", arguments={"value": "x"})
+        pid = (await d.server("s"))["instances"][0]["pid"]
+        assert await d.ended(d.process.pid) == 0
+        assert not probe.alive(pid)
+        assert "the daemon ends: nobody has needed it for 0.5 s, and with it the servers that nobody uses" in d.logs()
+
+
+@pytest.mark.parametrize("entry", [{"idle_timeout": "off"}, {"start": "eager"}])
+@bounded(LIMIT)
+async def test_a_server_that_is_to_run_on_keeps_it(entry: dict[str, str]) -> None:
+    async with hasty(bare("s", entry=entry), idle_exit="300ms") as d:
+        assert d.process is not None
+        await d.control("start", names=["s"])
+        with pytest.raises(AssertionError, match="does not end"):
+            await d.ended(d.process.pid, 1.5)
+        await d.control("stop", names=["s"])
+        assert await d.ended(d.process.pid) == 0
+
+
+@bounded(LIMIT)
+async def test_a_command_that_follows_keeps_it() -> None:
+    async with hasty(bare("s"), idle_exit="300ms") as d:
+        assert d.process is not None
+        following = d.stream("events", follow=True)
+        waiting = asyncio.ensure_future(anext(following))
+        with pytest.raises(AssertionError, match="does not end"):
+            await d.ended(d.process.pid, 1.5)
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        await following.aclose()
+        assert await d.ended(d.process.pid) == 0
 
 
 @bounded(LIMIT)
@@ -450,7 +490,7 @@ async def test_after_its_death_hosts_go_on_and_nothing_runs_twice() -> None:
         await host.request("logging/setLevel", {"level": "debug"})
         calls = [host.post_call("slow", seconds=60) for _ in range(5)]
         await d.journal("s").wait(lambda j: len(j.calls("slow")) == 5)
-        old = (await d.instances("s"))[0]["pid"]
+        old, dead = (await d.instances("s"))[0]["pid"], str(await d.pid())
         await d.kill()
         for call in calls:
             error = (await host.answer_of(call, timeout=20)).error
@@ -458,6 +498,10 @@ async def test_after_its_death_hosts_go_on_and_nothing_runs_twice() -> None:
             assert error["data"] == {"reason": "daemon_restarted"}
         assert (await host.call("echo", value="on")).text == "on"
         assert not probe.alive(old)
+        assert f"pid {dead}, did not end in order" in d.logs()
+        assert ("event", "daemon-crashed", dead) in [
+            (what, event["kind"], event["data"].get("pid")) async for what, event in d.stream("events") if event
+        ]
         assert len(d.journal("s").calls("slow")) == 5
         run = d.journal("s").runs()[1]
         assert [e["params"] for e in d.journal("s").requests("resources/subscribe", run)] == [{"uri": "res://r1"}]

@@ -114,7 +114,9 @@ def test_an_engine_that_does_not_answer_is_a_warning() -> None:
 
 def test_programs_for_packages_are_looked_at() -> None:
     machine = replace(WELL, node=None, uv=None)
-    assert {f.subject for f in judge(machine) if f.verdict == "warning"} == {"node", "uv"}
+    found = {f.subject: f for f in judge(machine)}
+    assert {name for name, f in found.items() if f.verdict == "warning"} == {"node"}
+    assert "with pip" in found["uv"].text
     assert [f.verdict for f in _about(replace(WELL, node="16.1"), "node")] == ["warning"]
 
 

@@ -122,6 +122,17 @@ def test_a_stale_socket_is_replaced(directory: Path) -> None:
         assert connects(endpoint.path)
 
 
+def test_an_owner_that_did_not_end_in_order_is_told(directory: Path) -> None:
+    with Endpoint(directory) as endpoint:
+        assert endpoint.crashed is None
+    with Endpoint(directory) as endpoint:
+        assert endpoint.crashed is None
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(directory / "daemon.sock"))
+    with Endpoint(directory) as endpoint:
+        assert endpoint.crashed == str(os.getpid())
+
+
 @pytest.mark.parametrize("kind", ["a regular file", "a directory", "a symbolic link", "a fifo"])
 def test_what_is_no_socket_is_refused_and_stays(directory: Path, kind: str) -> None:
     directory.mkdir(mode=0o700)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisord_mcp.facts import Facts
+from supervisord_mcp.facts import NOWHERE, Facts, Whence
 
 
 def test_the_environment_of_a_host_is_not_shown() -> None:
@@ -19,3 +19,9 @@ def test_facts_do_not_change() -> None:
     with pytest.raises(AttributeError):
         facts.project = "/other"  # type: ignore[misc]
     assert (facts.project, facts.cwd, dict(facts.environ), facts.pid) == (None, "/", {}, 0)
+
+
+def test_only_a_narrow_word_is_about_one_project() -> None:
+    facts = Facts("", "/project", environ={"A": "1"})
+    assert (Whence(facts).project, Whence(facts, narrow=True).project, NOWHERE.project) == (None, "/project", None)
+    assert Whence(facts).to("files") == Facts("files", "/project", environ={"A": "1"})

@@ -198,6 +198,13 @@ def test_who_is_refused(tmp_path: Path, data: bytes, number: int, text: str) -> 
     refusals(tmp_path, data, number, text)
 
 
+def test_a_question_whether_anybody_is_there_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, said, logged in (("a", b"\n", 0), ("b", b"x\n", 1)):
+        (tmp_path / name).mkdir()
+        refusals(tmp_path / name, said, 0, "not a greeting of smcp")
+        assert len(caplog.messages) == logged
+
+
 @bounded(LIMIT)
 async def files(path: Path) -> None:
     async with Desk(path) as desk:
@@ -375,7 +382,7 @@ def test_where_not_even_the_reserve_helps_it_tries_again(tmp_path: Path, monkeyp
 async def chatter(path: Path) -> None:
     async with Desk(path) as desk:
         for _ in range(20):
-            await desk.said(await desk.sends(b"\n"))
+            await desk.said(await desk.sends(b"x\n"))
 
 
 def test_the_log_is_bounded_and_counts(

@@ -7,6 +7,7 @@ import pytest
 from supervisord_mcp import reasons
 from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.policy.lifecycle import RESTING, After, Lifecycle, State, Timer
+from supervisord_mcp.reasons import LastWords
 from supervisord_mcp.runtimes.base import ExitStatus
 
 FAILED = "exit 3; last lines of stderr:\nno such table"
@@ -98,7 +99,7 @@ def test_a_long_wait_is_told_and_a_short_one_is_waited() -> None:
 
 @pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
 def test_a_crash_is_told_with_all_that_is_known(state: State) -> None:
-    ending = reasons.ended("files", Lifecycle(state), ExitStatus(code=3), "", "no such table")
+    ending = reasons.ended("files", Lifecycle(state), ExitStatus(code=3), "", LastWords("no such table"))
     assert ending.unasked
     assert ending.cause == FAILED
     assert ending.reason.text == f"server 'files' ended: {FAILED}"
@@ -110,23 +111,45 @@ def test_a_crash_is_told_with_all_that_is_known(state: State) -> None:
     }
 
 
+def test_one_of_a_project_is_started_there_wherever_the_person_is() -> None:
+    stopped = reasons.unavailable("files", Lifecycle(State.STOPPED), 0.0, "/my site")
+    said = "server 'files' is stopped in /my site; start it with: smcp start files --project '/my site'"
+    assert stopped is not None
+    assert stopped.text == said
+    error = reasons.failure("files", Lifecycle(State.FATAL), None, 100.0, "/src")
+    assert "smcp start files --project /src" in str(error)
+
+
+def test_noise_of_a_server_that_was_ready_is_no_cause() -> None:
+    words = LastWords(noise="it wrote a line")
+    assert reasons.ended("files", Lifecycle(State.RUNNING), ExitStatus(code=1), "", words).cause == "exit 1"
+    assert reasons.ended("files", Lifecycle(State.STARTING), ExitStatus(code=1), "", words).cause == (
+        "exit 1; it wrote a line"
+    )
+
+
 def test_a_crash_without_a_word() -> None:
-    ending = reasons.ended("files", Lifecycle(State.RUNNING), ExitStatus(signal=11), "", "")
+    ending = reasons.ended("files", Lifecycle(State.RUNNING), ExitStatus(signal=11), "", LastWords())
     assert ending.cause == "killed by SIGSEGV"
     assert ending.reason.data == {"reason": "server_exited", "exitCode": None, "signal": 11}
 
 
 def test_one_that_we_killed_says_why_and_not_how() -> None:
-    ending = reasons.ended("files", Lifecycle(State.RUNNING), ExitStatus(signal=9), "not reading", "")
+    ending = reasons.ended("files", Lifecycle(State.RUNNING), ExitStatus(signal=9), "not reading", LastWords())
     assert (ending.unasked, ending.cause) == (True, "not reading")
     assert ending.reason.text == "server 'files' ended: not reading"
 
 
 def test_one_that_did_not_get_ready_in_time() -> None:
-    life = Lifecycle(State.TERMINATING, after=After.CRASH, cause="not ready within 60 s")
-    ending = reasons.ended("files", life, ExitStatus(signal=15), "it closed its stdout", "waiting for a lock")
+    life = Lifecycle(State.TERMINATING, after=After.CRASH, cause="did not answer initialize within 60 s")
+    words = LastWords("waiting for a lock", "it wrote 2 lines")
+    ending = reasons.ended("files", life, ExitStatus(signal=15), "it closed its stdout", words)
     assert ending.unasked
-    assert ending.cause == "not ready within 60 s; last lines of stderr:\nwaiting for a lock"
+    said = "did not answer initialize within 60 s; it wrote 2 lines"
+    assert ending.cause == f"{said}; last lines of stderr:\nwaiting for a lock"
+    assert ending.reason.text == f"server 'files' failed to start: {ending.cause}"
+    assert reasons.brief(ending.cause) == said
+    assert reasons.brief("two\nlines") == "two"
     assert ending.reason.data["stderrTail"] == "waiting for a lock"
 
 
@@ -134,13 +157,13 @@ def test_one_that_did_not_get_ready_in_time() -> None:
     ("after", "verb"), [(After.STOP, "stopped"), (After.SLEEP, "stopped"), (After.SPAWN, "restarted")]
 )
 def test_what_somebody_wanted_is_no_crash(after: After, verb: str) -> None:
-    ending = reasons.ended("files", Lifecycle(State.KILLING, after=after), ExitStatus(signal=9), "", "bye")
+    ending = reasons.ended("files", Lifecycle(State.KILLING, after=after), ExitStatus(signal=9), "", LastWords("bye"))
     assert not ending.unasked
     assert ending.reason.text == f"server 'files' was {verb}"
     assert ending.reason.data == {"reason": f"server_{verb}", "exitCode": None, "signal": 9}
 
 
 def test_a_child_that_was_let_go_with_the_daemon() -> None:
-    ending = reasons.ended("files", Lifecycle(State.RUNNING), None, "", "")
+    ending = reasons.ended("files", Lifecycle(State.RUNNING), None, "", LastWords())
     assert ending.cause == "it was abandoned"
     assert ending.reason.data == {"reason": "server_exited"}

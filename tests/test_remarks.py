@@ -30,6 +30,19 @@ def test_what_reached_nobody_is_counted_by_its_kind(log: ServerLog) -> None:
     assert said(log) == ["noise: x", "late: x", "noise: x", "catalogue: x", "unknown: x"]
 
 
+def test_noise_of_a_run_is_told_with_its_first_line(log: ServerLog) -> None:
+    remarks = Remarks(log)
+    remarks.take("late", "no noise")
+    assert remarks.noise == ""
+    remarks.take("noise", "Hello\n  there " + "x" * 200)
+    assert remarks.noise == "it wrote a line that is not MCP to stdout, first: Hello there " + "x" * 106
+    remarks.take("noise", "second")
+    assert remarks.noise.startswith("it wrote 2 lines that are not MCP to stdout, first: Hello there xx")
+    remarks.end_run()
+    remarks.take("noise", "of the next run")
+    assert remarks.noise == "it wrote a line that is not MCP to stdout, first: of the next run"
+
+
 def test_only_the_first_of_each_run_is_logged(log: ServerLog) -> None:
     remarks = Remarks(log)
     for number in range(LOGGED + 7):

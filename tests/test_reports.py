@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from supervisord_mcp.config.document import Origin
+from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.facts import Facts, Whence
 from tests.kit.bounded import bounded
 from tests.kit.estate import estate
@@ -46,6 +49,39 @@ async def test_what_a_server_is_shown_and_what_it_lost(tmp_path: Path) -> None:
         assert (instance.project, instance.mounts) == ("/tmp", ("/tmp:rw", "/usr/share:ro"))
         assert instance.dropped.keys() == {"unknown"}
         assert instance.pid == one.instance("s").pid
+
+
+@bounded(LIMIT)
+async def test_what_tells_two_of_the_same_apart(tmp_path: Path) -> None:
+    entry = {
+        "env": {"TOKEN": "${TOKEN:-}"},
+        "args": ["${WORD:-}"],
+        "cwd": "${PLACE:-/}",
+        "mounts": [{"path": "${PLACE:-/usr}"}],
+    }
+    async with estate(tmp_path, {"s": {"entry": entry}}) as one:
+        await one.greeted("s", environ={"TOKEN": "secret", "WORD": "other", "PLACE": "/tmp"})
+        assert one.supervisor.status()[0].instances[0].differs == ()
+        await one.greeted("s")
+        first, second = one.supervisor.status()[0].instances
+        assert first.differs == ("arguments", "cwd /tmp", "variables TOKEN", "mounts")
+        assert second.differs == ("arguments", "cwd /", "variables TOKEN", "mounts")
+
+
+@bounded(LIMIT)
+async def test_one_that_could_not_be_resolved_says_so_until_it_can(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"entry": {"env": {"TOKEN": "${TOKEN}"}}}}) as one:
+        with pytest.raises(SmcpError, match="is not set"):
+            await one.supervisor.start(["s"])
+        (server,) = one.supervisor.status()
+        assert (server.state, server.instances) == ("STOPPED", ())
+        assert "${TOKEN} is not set" in (server.last_error or "")
+        one.guest("s", environ={"TOKEN": "x"})
+        assert one.supervisor.status()[0].last_error is None
+        one.guest("s")
+        assert "is not set" in (one.supervisor.status()[0].last_error or "")
+        one.reconfigure({"s": {}})
+        assert one.supervisor.status()[0].last_error is None
 
 
 @bounded(LIMIT)

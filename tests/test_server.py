@@ -206,11 +206,27 @@ async def test_a_child_that_hangs_at_its_start_is_ended_and_told(tmp_path: Path)
         instance = shop.instance({"init_delay": 60_000, "stderr": {"bytes": 50}}, {}, policy=hasty)
         guest = shop.guest(instance)
         error = (await guest.ask("initialize", hello()))["error"]
-        assert error["message"].startswith("server 's' ended: not ready within 0.3 s; last lines of stderr:\neeee")
+        said = "did not answer initialize within 0.3 s"
+        assert error["message"].startswith(f"server 's' failed to start: {said}; last lines of stderr:\neeee")
         assert error["data"]["reason"] == "server_exited"
-        assert "not ready within" in instance.last_error
+        assert said in instance.last_error
+        assert any(line.endswith(f"-> BACKOFF: {said}") for line in shop.logged())
         assert "STOPPING" in shop.states
         assert "result" in await guest.greet()
+
+
+@bounded(LIMIT)
+async def test_a_program_that_speaks_no_mcp_is_shown_by_what_it_says(tmp_path: Path) -> None:
+    hasty = replace(QUICK, start_timeout=0.5, stop_grace=0.1)
+    async with workshop(tmp_path) as shop:
+
+        async def launch(spawning: Spawning) -> Child:
+            return await shop.launch({}, ("/bin/sh", "-c", "echo 'Welcome to the shell'; echo two; exec sleep 60"))
+
+        instance = shop.instance(policy=hasty, spawn=launch)
+        error = (await shop.guest(instance).ask("initialize", hello()))["error"]
+        noise = "it wrote 2 lines that are not MCP to stdout, first: Welcome to the shell"
+        assert error["message"] == f"server 's' failed to start: did not answer initialize within 0.5 s; {noise}"
 
 
 @bounded(LIMIT)

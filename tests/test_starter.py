@@ -139,7 +139,16 @@ def test_an_interpreter_that_is_gone(place: Installation) -> None:
 def test_a_directory_that_cannot_be_made(place: Installation) -> None:
     done = place.run("echo", env=place.environ(SMCP_HOME="/proc/1/nowhere"))
     assert done.returncode == 3
-    assert b"cannot use the directory /proc/1/nowhere/run" in done.stderr
+    assert b"cannot use the directory /proc/1/nowhere/run: No such file or directory\n" in done.stderr
+
+
+def test_what_the_daemon_says_gets_through_where_its_log_cannot_be_written(place: Installation) -> None:
+    place.log.parent.parent.mkdir(parents=True)
+    place.log.parent.write_text("a file in the place of the directory")
+    done = place.run("echo", env=place.environ({"fail": "the reason"}))
+    log = place.runtime / "daemon.log"
+    assert done.stderr.decode() == f"smcp: the daemon cannot start:\n  the reason\n  (its log: {log})\n"
+    assert log.read_bytes() == b"the reason\n"
 
 
 def test_a_long_log_is_put_aside(place: Installation) -> None:

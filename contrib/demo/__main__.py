@@ -32,6 +32,10 @@ NOTICE = 15.0
 async def main(thirty: bool) -> int:
     """Play the demo and return its exit status; whatever happens, leave nothing behind."""
     show.title("smcp: many hosts, one sandboxed process per server")
+    show.detail("This takes a minute or two; the first time longer, until the servers are downloaded.")
+    show.detail("Memory is PSS: shared pages count in fair shares. The figures of shared servers include the processes")
+    show.detail("of their sandboxes, and the sums also the daemon and the waiting shims.")
+    show.console.print()
     stage = Stage.build()
     failed = False
     stderr_path = stage.place / "clients-stderr.log"
@@ -66,6 +70,8 @@ async def play(stage: Stage, stderr: TextIO, thirty: bool) -> None:
             await show_crash(stage, hosts)
         show.step("The clients leave and the daemon is told to go:")
     await show_nothing_left(stage)
+    show.step("Next: the quick start in README.md installs smcp and connects your own hosts. It begins with")
+    show.detail("pipx install .    # in this clone; or: uv tool install .")
 
 
 def prepare(stage: Stage) -> tuple[list[Server], str]:
@@ -132,7 +138,6 @@ async def show_costs(stage: Stage, servers: Sequence[Server], apart: dict[str, C
     daemon = psutil.Process((await stage.status())["daemon"]["pid"])
     shims = stage.watch(psutil.Process().children(recursive=True))
     show.costs(rows, [("daemon", memory.cost([daemon])), (f"{len(shims)} waiting shims", memory.cost(shims))])
-    show.detail("memory is PSS (shared pages in fair shares); the processes of a copy include those of its sandbox")
     show.console.print()
 
 

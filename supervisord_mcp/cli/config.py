@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from supervisord_mcp.cli.client import paths
-from supervisord_mcp.cli.output import console, count, print_line
-from supervisord_mcp.cli.parameters import AsJson, MaybeServerName
-from supervisord_mcp.errors import UnknownServerError
+from supervisord_mcp.cli.output import console, count, print_line, printable
+from supervisord_mcp.cli.parameters import AsJson, MaybeServerName, project_root
+from supervisord_mcp.cli.registered import unknown
 
 
 def check() -> None:
     """Check the configuration.
 
-    Shows every fault of every file at once, as file:line: key: message.
+    Shows every fault of every file at once, as file:line: key: message. Commands and paths that are not there and
+    variables that are not set here are shown too, but are no faults: they may be where a host runs.
     """
+    from supervisord_mcp.cli.advice import advice
     from supervisord_mcp.config.load import load
 
     loaded = load(paths())
+    # Outside of any project no path is inside of one.
+    for problem in advice(loaded, os.environ, project_root(None) or "/nowhere"):
+        console(stderr=True).print(printable(f"warning: {problem}"), soft_wrap=True)
     console().print(f"{count(len(loaded.config.servers), 'server')}, no faults: {paths().config_dir}", soft_wrap=True)
 
 
@@ -40,7 +46,7 @@ def show(name: MaybeServerName = None, as_json: AsJson = False) -> None:
         text = described.show(config.model_copy(update={"servers": FrozenTable({name: config.servers[name]})}))
         text = text[text.index("[servers.") :]
     else:
-        raise UnknownServerError(f"no server is called {name!r}", remedy="smcp list shows the configured ones")
+        raise unknown(name, config.servers)
     print_line(json.dumps(tomllib.loads(text), indent=2, ensure_ascii=False) if as_json else text.rstrip())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -12,6 +12,10 @@ from supervisord_mcp.cli.output import console, print_json, printable
 from supervisord_mcp.cli.parameters import AsJson
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import EventRecord
+
+#: Columns that fit all kinds, and the names that most people give to servers.
+_KIND_WIDTH: Final = 15
+_SERVER_WIDTH: Final = 12
 
 
 def events(
@@ -34,14 +38,15 @@ def events(
 def _line(event: EventRecord) -> str:
     when = datetime.fromtimestamp(event.time, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     data = " ".join(f"{key}={_value(value)}" for key, value in event.data.items() if value != event.instance)
-    words = (when, event.server or "-", event.instance, event.kind, data)
-    return printable("  ".join(word for word in words if word))
+    # What everything has comes first, in columns; which instance it is comes last, for only some events are of one.
+    words = (when, f"{event.server or '-':{_SERVER_WIDTH}}", f"{event.kind:{_KIND_WIDTH}}", data, event.instance)
+    return printable("  ".join(word for word in words if word).rstrip())
 
 
 def _value(value: object) -> str:
     match value:
         case list():
-            return ",".join(map(_value, value)) or "-"
+            return ",".join(map(_value, value)) or "nothing"
         case str():
             return " | ".join(value.splitlines()) or "-"
         case _:

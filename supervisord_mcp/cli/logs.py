@@ -12,8 +12,8 @@ import typer
 from supervisord_mcp.cli.client import connected, paths
 from supervisord_mcp.cli.output import print_line
 from supervisord_mcp.cli.parameters import ServerName
-from supervisord_mcp.cli.registered import configured_servers
-from supervisord_mcp.errors import NoDaemonError, UnknownServerError
+from supervisord_mcp.cli.registered import configured_servers, unknown
+from supervisord_mcp.errors import NoDaemonError
 from supervisord_mcp.protocol import control
 
 #: No configuration keeps more files than this for one server.
@@ -44,8 +44,8 @@ def _files(name: str) -> list[Path]:
     """Given a server, return its log files, oldest first. Raise `UnknownServerError` if nothing knows the name."""
     places = paths()
     # A name is a part of a path here, so only one that is known may become one.
-    if name not in configured_servers(places):
-        raise UnknownServerError(f"no server is called {name!r}", remedy="smcp list shows the configured ones")
+    if name not in (there := configured_servers(places)):
+        raise unknown(name, there)
     newest = places.log_dir / f"{name}.log"
     older = [newest.with_name(f"{newest.name}.{number}") for number in range(_MOST_FILES, 0, -1)]
     return [file for file in (*older, newest) if file.is_file()]

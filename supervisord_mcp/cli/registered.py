@@ -6,13 +6,14 @@ This is for completion and for ``wrap``, which a host starts for every connectio
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from supervisord_mcp.config.files import read_file
 from supervisord_mcp.config.paths import Paths
+from supervisord_mcp.errors import UnknownServerError
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,13 @@ class Registered:
 
     entry: dict[str, Any]
     file: Path
+
+
+def unknown(name: str, known: Iterable[str]) -> UnknownServerError:
+    """Given a name and those that there are, return the error that says so, in the words of the daemon."""
+    there = ", ".join(sorted(known)) or "none"
+    text = f"no server '{name}' in the configuration (known: {there})"
+    return UnknownServerError(text, remedy=f"add it with: smcp add {name} -- COMMAND")
 
 
 def configured_servers(paths: Paths) -> dict[str, Registered]:

@@ -12,7 +12,7 @@ from msgspec import Raw
 from supervisord_mcp.cli.client import connected
 from supervisord_mcp.cli.output import console, count, print_json, print_table, printable, span
 from supervisord_mcp.cli.parameters import AsJson, MaybeServerName
-from supervisord_mcp.errors import UnknownServerError
+from supervisord_mcp.cli.registered import unknown
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import DaemonStatus, InstanceStatus, ServerStatus, StatusResult
 
@@ -25,6 +25,8 @@ _DROPPED: Final = {
     "unrouted": "notifications for nobody",
     "early": "notifications before a host was ready",
 }
+#: How an error announces the last lines of stderr, which there is no room for in the overview: it shows the last one.
+_ANNOUNCED: Final = "; last lines of stderr:"
 #: What only a faulty server writes.
 _FAULTS: Final = ("noise", "unknown")
 
@@ -72,10 +74,10 @@ def status(name: MaybeServerName = None, as_json: AsJson = False) -> None:
 
 def _only(raw: Raw, name: str) -> Raw:
     whole = control.parse_result(raw, _Whole)
-    for server in whole.servers:
-        if control.parse_result(server, _Named).name == name:
-            return Raw(msgspec.json.encode({"daemon": whole.daemon, "servers": [server]}))
-    raise UnknownServerError(f"no server is called {name!r}", remedy="smcp list shows the configured ones")
+    names = [control.parse_result(server, _Named).name for server in whole.servers]
+    if name in names:
+        return Raw(msgspec.json.encode({"daemon": whole.daemon, "servers": [whole.servers[names.index(name)]]}))
+    raise unknown(name, names)
 
 
 def _print_daemon(daemon: DaemonStatus) -> None:
@@ -151,6 +153,8 @@ def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -
     notes = []
     if instance and instance.project:
         notes.append(f"project {instance.project}")
+    if instance and instance.differs:
+        notes.append(f"differs from the others in: {'; '.join(instance.differs)}")
     if instance and instance.phase:
         notes.append(instance.phase)
     if instance and instance.user == "root":
@@ -162,7 +166,9 @@ def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -
     if instance and (dropped := _dropped(instance, whole=whole)):
         notes.append(f"dropped: {dropped}; smcp logs has the first of each run")
     lines = (error or "").strip().splitlines()
-    if lines:
+    if lines and not whole and lines[0].endswith(_ANNOUNCED):
+        notes.append(f"last error: {lines[0].removesuffix(_ANNOUNCED)}; stderr: {lines[-1].strip()}")
+    elif lines:
         more = " …" if len(lines) > 1 and not whole else ""
         notes.append(f"last error: {lines[0]}{more}")
     if whole:

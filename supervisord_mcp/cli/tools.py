@@ -36,15 +36,19 @@ def tools(
 ) -> None:
     """Show the tools of a server.
 
-    Starts it only if its catalogue is not known yet, and the daemon if none runs.
+    Starts it only if its catalogue is not known yet, and the daemon if none runs. A server that runs but is too busy to
+    answer is not waited for: what it offered last is shown, unless you --refresh.
     """
     operation = control.Tools(name=name, project=project_root(project), refresh=refresh)
     with connected(start=True, as_host=True) as client, busy(f"asking {name}") as tell:
         raw = client.ask(operation, SLOW, tell)
+    result = control.parse_result(raw, control.ToolsResult)
+    if result.busy:
+        console(stderr=True).print(f"{name} is busy and does not answer; this is what it offered last")
     if as_json:
         print_json(raw)
         return
-    found = [control.parse_result(tool, _Tool) for tool in control.parse_result(raw, control.ToolsResult).tools]
+    found = [control.parse_result(tool, _Tool) for tool in result.tools]
     if not found:
         console(stderr=True).print(f"{name} has no tools")
         return

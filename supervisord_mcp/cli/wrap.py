@@ -17,7 +17,7 @@ from supervisord_mcp.cli.mounts import mount_of
 from supervisord_mcp.config.files import read_file
 from supervisord_mcp.config.paths import Paths, find_paths
 from supervisord_mcp.config.variables import escape
-from supervisord_mcp.errors import SmcpError, UsageError
+from supervisord_mcp.errors import LaunchError, SmcpError, UsageError
 
 #: What marks a word after the program as a script of the working directory, if there is a file of that name.
 _SCRIPTS: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb", ".jar"})
@@ -103,6 +103,7 @@ def _registered(wish: Wish, paths: Paths) -> str:
     if name is not None and not _is_fresh(paths.wrapped_file if wish.name is None else paths.config_file):
         return name
     if name is None:
+        _check_command(wish.command[0], paths)
         name = _register(wish, paths)
     from supervisord_mcp.cli.client import reload_daemon
 
@@ -148,6 +149,20 @@ def _is_ours(wish: Wish, paths: Paths, name: str) -> bool:
 def _runs(entry: dict[str, Any], command: Sequence[str]) -> bool:
     words, more = entry.get("command"), entry.get("args", [])
     return isinstance(words, list) and isinstance(more, list) and words + more == [escape(word) for word in command]
+
+
+def _check_command(program: str, paths: Paths) -> None:
+    """Raise `LaunchError` for a program that is not there: its entry would stay, and fail again at every start."""
+    from supervisord_mcp.config.load import load
+    from supervisord_mcp.runtimes.search import find_command, search_path
+    from supervisord_mcp.shim import home_directory
+
+    home = home_directory(os.environ, os.getuid())
+    directories = search_path(load(paths).config.daemon.path, os.environ, home)
+    try:
+        find_command(program, directories, os.environ, home)
+    except LaunchError as error:
+        raise LaunchError(f"nothing was registered, {error.message}", remedy=error.remedy, retryable=False) from error
 
 
 def _register(wish: Wish, paths: Paths) -> str:

@@ -95,7 +95,9 @@ def _message(root: type[BaseModel], details: ErrorDetails, path: KeyPath) -> str
         return _not_one_of(root, path, value)
     if kind in _EXPECTED:
         hint = "; write it in quotes" if kind == "string_type" and isinstance(value, bool | int | float) else ""
-        return f"must be {_EXPECTED[kind]}, not {_type_name(value)}{hint}"
+        # The one array that may also be written as a string, which is split before pydantic sees it.
+        expected = "an array of strings or a string" if path[-1:] == ("command",) else _EXPECTED[kind]
+        return f"must be {expected}, not {_type_name(value)}{hint}"
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
         return f"must be {words} {context[bound]:g}"

@@ -420,8 +420,9 @@ class DaemonConfig(Table):
 
     idle_exit: Limit = Field(
         default=600.0,
-        description="A daemon that a host or a command started on demand ends when it had no session for this long;"
-        ' "off" keeps it running, and so does `smcp up`.',
+        description="A daemon that a host or a command started on demand ends when it had no session, no command and"
+        " nothing to do for this long, and with it servers that only wait for their `idle_timeout`; a server that runs"
+        ' with `start = "eager"` or `idle_timeout = "off"` keeps it. "off" keeps it running, and so does `smcp up`.',
     )
     max_message: Size = Field(
         default=64 << 20, ge=1024, description="The longest message that passes; a longer one costs one error."

@@ -314,6 +314,8 @@ def _end_to_sleep(turn: _Turn, _event: Idle) -> Step:
 def _end_overdue(turn: _Turn, _event: TimerFired) -> Step:
     if turn.life.state is State.INSTALLING:
         cause = f"not installed within {turn.policy.install_timeout:g} s"
+    elif turn.life.state is State.STARTING:
+        cause = f"did not answer initialize within {turn.policy.start_timeout:g} s"
     else:
         cause = f"not ready within {turn.policy.start_timeout:g} s"
     return _end(turn.having(cause=cause), After.CRASH)
@@ -366,7 +368,8 @@ def _not_spawned(turn: _Turn, event: SpawnFailed) -> Step:
 def _exited_early(turn: _Turn, event: Exited) -> Step:
     if event.blameless:
         return _spawn(turn)
-    return _crash(turn.having(cause=f"{event.cause} before it was ready"), Run(None, event.success))
+    how, more, said = event.cause.partition(";")
+    return _crash(turn.having(cause=f"{how} before it was ready{more}{said}"), Run(None, event.success))
 
 
 def _exited(turn: _Turn, event: Exited) -> Step:

@@ -211,6 +211,7 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
+    differs: tuple[str, ...] = ()
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -275,9 +276,13 @@ class ListResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolsResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to `Tools`: every tool as the server describes it, all pages together."""
+    """The answer to `Tools`: every tool as the server describes it, all pages together.
+
+    ``busy`` is whether the server did not answer, so that they are what it offered last.
+    """
 
     tools: tuple[Raw, ...] = ()
+    busy: bool = False
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):

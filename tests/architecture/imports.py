@@ -19,6 +19,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"blueprint", "explanation"}),
     frozenset({"server"}),
     frozenset({"reports"}),
+    frozenset({"housing"}),
     frozenset({"supervisor"}),
     frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview"}),
     frozenset({"control", "reception"}),

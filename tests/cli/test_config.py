@@ -26,6 +26,13 @@ def test_check(smcp: Smcp, home: Path) -> None:
     assert (ran.status, ran.out) == (0, f"1 server, no faults: {home / 'config'}\n")
 
 
+def test_check_warns_of_what_is_not_here(smcp: Smcp, home: Path) -> None:
+    file = write(home, '[servers.a]\ncommand = "nosuchprogram"\n')
+    ran = smcp("config", "check")
+    assert (ran.status, ran.out) == (0, f"1 server, no faults: {home / 'config'}\n")
+    assert ran.err.startswith(f"warning: {file}:1: servers.a.command: command not found: nosuchprogram")
+
+
 def test_check_shows_every_fault_with_its_place(smcp: Smcp, home: Path) -> None:
     file = write(home, '[servers.a]\ncomand = "x"\n\n[servers.b]\ncommand = "x"\nscope = "mine"\n')
     ran = smcp("config", "check")

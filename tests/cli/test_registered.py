@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from supervisord_mcp.cli.client import paths
-from supervisord_mcp.cli.registered import configured_servers
+from supervisord_mcp.cli.registered import configured_servers, unknown
+
+
+def test_an_unknown_name_is_told_with_the_known_ones() -> None:
+    assert unknown("x", ["b", "a"]).message == "no server 'x' in the configuration (known: a, b)"
+    assert "smcp add x -- COMMAND" in unknown("x", []).remedy
 
 
 def test_no_files() -> None:

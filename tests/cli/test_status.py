@@ -89,7 +89,7 @@ def test_status_of_an_unknown_server(smcp: Smcp, daemon: FakeDaemon) -> None:
     daemon.answers[control.Status] = STATUS
     ran = smcp("status", "gti")
     assert ran.status == 4
-    assert ran.err.startswith("error[unknown-server]: no server is called 'gti'")
+    assert ran.err.startswith("error[unknown-server]: no server 'gti' in the configuration (known: ")
 
 
 def test_status_json_is_the_object_of_the_daemon(smcp: Smcp, daemon: FakeDaemon) -> None:
@@ -115,6 +115,26 @@ def test_status_shows_problems(smcp: Smcp, daemon: FakeDaemon) -> None:
         "logging: degraded: full",
         "no servers are configured; add one with: smcp add NAME -- COMMAND",
     ]
+
+
+def test_status_tells_several_of_the_same_apart(smcp: Smcp, daemon: FakeDaemon) -> None:
+    here = InstanceStatus(key="a/1", state="RUNNING", differs=("program /bin/uvx", "variables A, B"))
+    there = InstanceStatus(key="a/2", state="FATAL", differs=("program uvx (not found)", "variables A, B"))
+    servers = (ServerStatus(name="a", state="FATAL", instances=(here, there)),)
+    daemon.answers[control.Status] = StatusResult(daemon=STATUS.daemon, servers=servers)
+    assert [line.strip() for line in clean_lines(smcp("status").out) if "differs" in line] == [
+        "differs from the others in: program /bin/uvx; variables A, B",
+        "differs from the others in: program uvx (not found); variables A, B",
+    ]
+
+
+def test_status_shows_the_last_line_of_stderr_where_there_is_room_for_one(smcp: Smcp, daemon: FakeDaemon) -> None:
+    error = "exit 1; last lines of stderr:\nTraceback\n  no such table"
+    here = InstanceStatus(key="a/1", state="FATAL", last_error=error)
+    servers = (ServerStatus(name="a", state="FATAL", last_error=error, instances=(here,)),)
+    daemon.answers[control.Status] = StatusResult(daemon=STATUS.daemon, servers=servers)
+    assert clean_lines(smcp("status").out)[-1] == "    last error: exit 1; stderr: no such table"
+    assert "last lines of stderr:" in smcp("status", "a").out
 
 
 def test_status_tells_what_was_dropped(smcp: Smcp, daemon: FakeDaemon) -> None:

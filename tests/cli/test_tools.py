@@ -36,6 +36,13 @@ def test_tools(smcp: Smcp, daemon: FakeDaemon) -> None:
     assert json.loads(smcp("tools", "math", "--json").out) == TOOLS
 
 
+def test_tools_of_a_busy_server(smcp: Smcp, daemon: FakeDaemon) -> None:
+    daemon.answers[control.Tools] = raw({**TOOLS, "busy": True})
+    ran = smcp("tools", "math")
+    assert ran.err == "math is busy and does not answer; this is what it offered last\n"
+    assert "Adds." in ran.out
+
+
 def test_a_server_without_tools(smcp: Smcp, daemon: FakeDaemon) -> None:
     daemon.answers[control.Tools] = control.ToolsResult()
     ran = smcp("tools", "math", "--refresh")

@@ -24,6 +24,17 @@ from tests.cli.daemon import FakeDaemon
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(autouse=True)
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that can be found, wherever these tests run."""
+    place = tmp_path / "programs"
+    place.mkdir()
+    for name in ("uvx", "weather", "python3"):
+        (place / name).write_text("#!/bin/sh\n")
+        (place / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+
+
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """What the shim was called with."""
@@ -68,6 +79,23 @@ def test_registers_once(smcp: Smcp, home: Path, daemon: FakeDaemon, connected: l
     assert (home / "config" / "conf.d" / "wrapped.toml").read_bytes() == before
     assert connected == [["weather", "--project", "/src/a"]] * 4
     assert len(daemon.asked) == 1
+
+
+@pytest.mark.parametrize("name", [(), ("--name", "sky")])
+def test_a_command_that_is_not_there_leaves_no_entry(
+    name: tuple[str, ...], smcp: Smcp, home: Path, connected: list[list[str]]
+) -> None:
+    ran = smcp("wrap", *name, "--", "nosuchprogram", "x")
+    assert (ran.status, ran.out, connected) == (6, "", [])
+    assert ran.err.startswith("error[launch]: nothing was registered, command not found: nosuchprogram (searched in ")
+    assert list((home / "config").rglob("*.toml")) == []
+    place = home / "elsewhere"
+    place.mkdir()
+    (place / "nosuchprogram").write_text("#!/bin/sh\n")
+    (place / "nosuchprogram").chmod(0o755)
+    (home / "config").mkdir(exist_ok=True)
+    (home / "config" / "config.toml").write_text(f'[daemon]\npath = ["{place}"]\n')
+    assert smcp("wrap", *name, "--", "nosuchprogram", "x").status == 0
 
 
 def test_what_was_registered_a_moment_ago_is_told_again(

@@ -62,7 +62,7 @@ def test_messages(data: dict[str, Any], message: str) -> None:
         ({"idleTimeout": 1}, {"idleTimeout": "unknown key 'idleTimeout'; did you mean 'idle_timeout'?"}),
         ({"Stop-Grace": 1}, {"Stop-Grace": "unknown key 'Stop-Grace'; did you mean 'stop_grace'?"}),
         ({"command": []}, {"command": "must not be empty"}),
-        ({"command": 5}, {"command": "must be an array, not an integer"}),
+        ({"command": 5}, {"command": "must be an array of strings or a string, not an integer"}),
         ({"args": "x"}, {"args": "must be an array, not a string"}),
         ({"args": ["x", 5]}, {"args.1": "must be a string, not an integer; write it in quotes"}),
         ({"args": [["x"]]}, {"args.0": "must be a string, not an array"}),

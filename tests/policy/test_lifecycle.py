@@ -202,7 +202,8 @@ class TestCells:
     def test_time_outs_say_what_was_waited_for(self) -> None:
         policy = Policy(start_timeout=10.0, install_timeout=100.0)
         late_start = world(*STARTING, "timer", "exit 0", policy=policy)
-        assert (late_start.life.state, late_start.life.cause) == (State.BACKOFF, "not ready within 10 s")
+        late = "did not answer initialize within 10 s"
+        assert (late_start.life.state, late_start.life.cause) == (State.BACKOFF, late)
         late_spawn = world("start", "timer", "spawn failed", policy=policy)
         assert (late_spawn.life.state, late_spawn.life.cause) == (State.BACKOFF, "not ready within 10 s")
         late_install = world("start", "installing", "timer", "spawn failed", policy=policy)
@@ -239,6 +240,10 @@ class TestCells:
     def test_an_exit_before_ready_is_a_crash_whatever_its_code(self) -> None:
         made = world(*STARTING, "exit 0")
         assert (made.life.state, made.life.cause) == (State.BACKOFF, "exit 0 before it was ready")
+        again = world(*STARTING)
+        said = Exited(again.life.generation, False, "exit 1; last lines of stderr:\nbad option")
+        life, _ = step(again.life, said, again.now, again.policy)
+        assert life.cause == "exit 1 before it was ready; last lines of stderr:\nbad option"
         assert world(*STARTING, "exit 0", policy=NEVER).life.state is State.EXITED
         assert world("start", "spawn failed", policy=NEVER).life.state is State.EXITED
 
@@ -305,7 +310,7 @@ class TestStorms:
     def test_a_start_that_hangs_is_parked_too(self) -> None:
         made = self.two_hours(World(Policy()), "spawned", "timer", "timer", "timer", "exit 1")
         assert len(made.spawns) == 6
-        assert made.life.cause == "not ready within 60 s; not ready once in 6 starts"
+        assert made.life.cause == "did not answer initialize within 60 s; not ready once in 6 starts"
 
     def test_a_file_that_is_missing_is_tried_once(self) -> None:
         assert len(self.two_hours(World(Policy()), "no such file").spawns) == 1
