@@ -29,12 +29,15 @@ PAUSES = (0.0, 0.0, 0.001, 0.099, 0.1, 0.101, 0.2, 0.2001, 1.0)
 
 
 def entry(version: int) -> dict[str, Any]:
-    """Return the entry of the server in one of its versions; the last one gives up early."""
+    """Return the entry of the server in one of its versions; the last one gives up early.
+
+    Its era is known: a child that dies of the question for it is replaced without a change of state.
+    """
     budget = {"restarts": 2 if version == 2 else 1000, "within": "10s"}
     backoff = {"first": "100ms", "most": "200ms"}
     command = ["/bin/true", f"--version={version}"]
     return {"command": command, "runtime": "bare", "stop_grace": "100ms", "budget": budget, "backoff": backoff,
-            "start_timeout": "1s", "idle_timeout": "1s"}  # fmt: skip
+            "start_timeout": "1s", "idle_timeout": "1s", "era": "legacy"}  # fmt: skip
 
 
 class World:

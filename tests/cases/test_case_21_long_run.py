@@ -14,7 +14,8 @@ from tests.kit.estate import estate
 from tests.kit.fruntime import FakeRuntime, Script
 from tests.kit.virtual import virtual
 
-PLAIN: Mapping[str, Any] = {"command": ["/bin/true"], "runtime": "bare"}
+#: Its era is known, so no start is spent on the question for it.
+PLAIN: Mapping[str, Any] = {"command": ["/bin/true"], "runtime": "bare", "era": "legacy"}
 DAY = 24 * 3600.0
 #: The idle time-out of a server that is started on demand.
 IDLE = 600.0
