@@ -40,6 +40,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--servers", nargs="+", choices=[server.name for server in SERVERS], metavar="NAME")
     parser.add_argument("--place", type=Path, default=PLACE, help=f"where the SDKs are installed (default: {PLACE})")
     parser.add_argument("--no-readme", action="store_true", help="print only")
+    parser.add_argument("--install", action="store_true", help="install the SDKs and do nothing more")
     options = parser.parse_args(words)
     hosts = [host for host in HOSTS if options.hosts is None or host.name in options.hosts]
     servers = [server for server in SERVERS if options.servers is None or server.name in options.servers]
@@ -50,6 +51,8 @@ def main(words: Sequence[str]) -> int:
         said = getattr(error, "stderr", None) or error
         sys.stderr.write(f"the SDKs cannot be installed: {said}\n")
         return 2
+    if options.install:
+        return 0
     with running(options.place, servers) as world:
         found = asyncio.run(meet(world, hosts, servers))
     text = table.table(found, hosts, servers)
