@@ -241,7 +241,13 @@ class Upstream:
 
     def _log(self, message: Message) -> list[Command]:
         rank = mcp.LEVELS.get(jsonrpc.string_of(message.params().get("level")) or "", mcp.LEVELS[mcp.DEFAULT_LEVEL])
-        calling = self._talk.eligible()
+        # A modern host is shown what a request of its own asked for, of whatever method that is (pitfall 27).
+        wanting = {
+            key
+            for key, attachment in self._talk.sessions.items()
+            if attachment.era == "modern" and self._talk.modern_hosts.shows(key, rank)
+        }
+        calling = self._talk.eligible() | wanting
         line = jsonrpc.encode(message.members)
         if len(calling) > 1:
             # Nothing on the wire says whose call this is about (pitfall 28): showing it to the wrong host is worse.

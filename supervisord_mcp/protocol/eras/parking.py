@@ -65,12 +65,13 @@ class Question:
 class Parked:
     """What the host of a call is asked, by the keys that it sees.
 
-    ``state`` is None until the host was told; ``answered`` is the id that was answered with it. ``outcome`` is how the
+    ``state`` is None until the host was told, of the questions with the keys in ``told``; ``answered`` is the id that was answered with it. ``outcome`` is how the
     call ended while it was parked.
     """
 
     questions: dict[str, Question] = field(default_factory=dict)
     state: str | None = None
+    told: frozenset[str] = frozenset()
     answered: bytes = b""
     alarm: Alarm | None = None
     outcome: Message | None = None
@@ -172,7 +173,7 @@ class Parking:
             return []
         attachment = self._talk.sessions[call.session]
         parked.state = self._talk.entropy(_STATE_BYTES).hex()
-        parked.answered = call.identity
+        parked.answered, parked.told = call.identity, frozenset(parked.questions)
         parked.alarm = self._talk.alarms.after(PATIENCE, lambda: self._expire(call))
         self._states[parked.state] = call
         if call.upstream is not None:
@@ -380,7 +381,7 @@ def _answers(params: Members, parked: Parked) -> dict[str, Text]:
     given = jsonrpc.members_of(raw)
     answers: dict[str, Text] = {}
     for key, question in parked.questions.items():
-        if key not in given:
+        if key not in given or key not in parked.told:
             continue
         if not _fits(question.method, given[key]):
             raise FramingError(f"inputResponses.{key} is no result of {question.method}", jsonrpc.INVALID_PARAMS)

@@ -19,6 +19,7 @@ from tests.kit.conversation import (
     cancelled,
     changed,
     complete,
+    discovered,
     error,
     modern,
     needs,
@@ -178,6 +179,24 @@ def test_an_id_used_again_does_not_cancel_what_it_was_used_for_before() -> None:
         talk.server.hears(result("q", ACCEPTED))
         talk.server.answers(asked, {"content": []})
         a.hears(result(2, DONE))
+
+
+def test_what_a_host_was_not_told_it_cannot_answer() -> None:
+    with legacy() as talk:
+        talk.child_runs()
+        a = talk.joins("a")
+        a.says(tool(1))
+        asked = talk.server.hears(CALL)
+        talk.server.says(request("q", "elicitation/create", FORM))
+        state = told(talk, a, 1)
+        talk.server.says(request("r", "elicitation/create", FORM))
+        a.says(retry(2, state, {"r1": ACCEPTED, "r2": ACCEPTED}))
+        talk.server.hears(result("q", ACCEPTED))
+        state = str(a.hears(result(2, ASKED))["result"]["requestState"])
+        a.says(retry(3, state, {"r2": ACCEPTED}))
+        talk.server.hears(result("r", ACCEPTED))
+        talk.server.answers(asked, {"content": []})
+        a.hears(result(3, DONE))
 
 
 # What may be asked
@@ -367,6 +386,29 @@ def test_a_refused_call_does_not_change_the_log_level() -> None:
         a.hears(error(1, -32602))
         a.says(tool(2, logLevel="debug"))
         talk.server.hears(request(..., "logging/setLevel", {"level": "debug"}), CALL)
+
+
+def test_a_log_message_is_shown_to_nobody_where_two_hosts_wait_for_lists() -> None:
+    level = {f"{MCP}logLevel": "debug"}
+    with Talk() as talk:
+        talk.child_runs({"logging": {}}, tools=["x"])
+        a, b = talk.joins("a"), talk.joins("b")
+        a.says(modern(1, "tools/list", meta=level))
+        talk.server.hears(request(..., "logging/setLevel", {"level": "debug"}), request(..., "tools/list"))
+        talk.server.says(notification("notifications/message", {"level": "error", "data": "of a"}))
+        a.hears(notification("notifications/message", ...))
+        b.says(modern(1, "tools/list", meta=level))
+        talk.server.hears(request(..., "tools/list"))
+        talk.server.says(notification("notifications/message", {"level": "error", "data": "of one"}))
+
+
+@pytest.mark.parametrize("info", [None, "x", {}, 5])
+def test_a_name_that_is_none_is_not_told_to_a_legacy_host(info: Json) -> None:
+    with Talk(terms=Terms(pinned="modern")) as talk:
+        talk.child_begins()
+        asked = talk.server.hears(request(..., "server/discover", ...))
+        talk.server.answers(asked, discovered({}, _meta={f"{MCP}serverInfo": info}))
+        assert talk.joins("a").greets()["serverInfo"] == {"name": "s", "version": ""}
 
 
 def test_answers_that_a_task_does_not_take_do_not_end_it() -> None:
