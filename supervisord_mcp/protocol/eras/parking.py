@@ -65,8 +65,8 @@ class Question:
 class Parked:
     """What the host of a call is asked, by the keys that it sees.
 
-    ``state`` is None until the host was told, of the questions with the keys in ``told``; ``answered`` is the id that was answered with it. ``outcome`` is how the
-    call ended while it was parked.
+    ``state`` is None until the host was told, of the questions with the keys in ``told``; ``answered`` is the id that
+    was answered with it. ``outcome`` is how the call ended while it was parked.
     """
 
     questions: dict[str, Question] = field(default_factory=dict)
