@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Raw
 
-from supervisord_mcp.protocol import jsonrpc
+from supervisord_mcp.protocol import asking, jsonrpc
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.attribution import Addressee, Attribution, asks_back
 from supervisord_mcp.protocol.catalogue import items_of
@@ -32,6 +32,8 @@ _NEEDS = {
     "sampling/createMessage": "sampling",
     "elicitation/create": "elicitation",
 }
+#: What is asked in other words of a host of an older revision (protocol.md 1.5; pitfall 42).
+_WORDED = ("elicitation/create", "sampling/createMessage")
 #: How many messages of the child wait for the end of a host's handshake.
 _MAX_EARLY = 256
 
@@ -40,8 +42,8 @@ _MAX_DIALOGUES = 1024
 #: The error with which a server wants web pages to be visited first (2025-11-25).
 URLS_NEEDED = -32042
 
-#: Takes a child's request for a modern host, in place of sending it: whose it is, the call it belongs to, the request.
-Park = Callable[[SessionKey, int, Message], list[Command]]
+#: Takes a child's request for a modern host, in place of sending it: whose it is, the calls it may be of, the request.
+Park = Callable[[SessionKey, tuple[int, ...], Message], list[Command]]
 #: Whether callbacks are relayed: to the one host of the child, to hosts that share it, or not at all (False).
 Rules: TypeAlias = "bool | Shared"
 #: Takes that the child gave up the request with this id; the parameters are those of its notification.
@@ -186,7 +188,7 @@ class Callbacks:
             return [Note("unrouted", f"{message.method} cannot be told to a host of the modern era")]
         if not found.parents or self.park is None:
             return self._unanswerable(message.method or "", message.id)
-        return self.park(found.session, found.parents[-1], message)
+        return self.park(found.session, found.parents, message)
 
     @staticmethod
     def _unanswerable(method: str, identity: bytes) -> list[Command]:
@@ -206,9 +208,8 @@ class Callbacks:
         raw: Text | None = message.members.get("params")
         if message.method == "elicitation/create":
             self._remember(params, host.key)
-            if "mode" in params and host.version < "2025-11-25" and not _takes_urls(host):
-                del params["mode"]  # a host of that revision knows no modes (pitfall 42)
-                raw = jsonrpc.object_text(params)
+        if raw is not None and message.method in _WORDED and not (needed == "elicitation" and _takes_urls(host)):
+            raw = asking.older_params(message.method, raw, host.version)
         token = jsonrpc.members_of(params.get("_meta")).get("progressToken")
         question = Question(
             host.key,

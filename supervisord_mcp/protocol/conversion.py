@@ -92,6 +92,8 @@ def to_modern(method: str, result: Text, server: Text | None = None) -> bytes:
 
     Raise `FramingError` for a ``resultType`` other than that of a final result: nobody asked such a server for one.
     """
+    if not content.is_object(Raw(result)) and result != jsonrpc.NULL:
+        raise FramingError(f"the server answered {method} with a result that is no object", jsonrpc.INTERNAL_ERROR)
     members = jsonrpc.members_of(result)
     _require_final(members, method)
     members["resultType"] = Raw(b'"complete"')

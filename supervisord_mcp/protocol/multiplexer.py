@@ -120,8 +120,9 @@ class Multiplexer:
         if attachment is None:
             return []
         self._talk.held.drop(key)
-        self._talk.turns.drop(key)
-        commands = [*self._modern.leave(key), *self._cancel_all(attachment, "the host is gone")]
+        # Calls of others may have waited for nothing but those of this host.
+        next_turns = self._talk.turns.go_on() if self._talk.turns.drop(key) else []
+        commands = [*next_turns, *self._modern.leave(key), *self._cancel_all(attachment, "the host is gone")]
         commands += [*self._talk.callbacks.leave(key), *self._talk.bridge.leave(key)]
         for uri in self._talk.subscriptions.leave(key):
             commands += self._talk.unsubscribe_upstream(uri)

@@ -76,7 +76,9 @@ class Tasks:
         if result is None:
             # The server does not know it any more, or its call failed; either way nothing will come of it.
             error = jsonrpc.members_of(answer.members.get("error"))
-            over = method == "tasks/result" or jsonrpc.value_of(error.get("code")) == jsonrpc.INVALID_PARAMS
+            # That of `tasks/update` may as well be about the answers it brought.
+            unknown = method != "tasks/update" and jsonrpc.value_of(error.get("code")) == jsonrpc.INVALID_PARAMS
+            over = method == "tasks/result" or unknown
         else:
             over = method == "tasks/result" or _status(result) in _TERMINAL
         if over:

@@ -79,7 +79,9 @@ class Upstream:
         upstream = None if seen.identity is None else requests.number(seen.identity)
         if upstream not in self._talk.pending:
             # The oldest one is the best guess; leaving all of them open is certainly wrong.
-            upstream = next(iter(self._talk.pending), None)
+            # The daemon's own listens are always open.
+            pending = self._talk.pending
+            upstream = min(pending, key=lambda at: (pending[at].session is None, at), default=None)
         return [note] if upstream is None else [note, *self._fail(upstream, text)]
 
     def _fail(self, upstream: int, text: str) -> list[Command]:
@@ -119,6 +121,8 @@ class Upstream:
             return [note, ToServer(jsonrpc.error_line(message.id, error.rpc_code, error.message))]
 
     def _answer(self, message: Message) -> list[Command]:
+        if "error" in message.members and message.members.get("result") == jsonrpc.NULL:
+            del message.members["result"]  # as servers of older JSON-RPC write it; it is no success
         upstream = requests.number(message.id or b"")
         pending = self._talk.pending.pop(upstream, None) if upstream is not None else None
         if pending is None or upstream is None:
@@ -237,7 +241,13 @@ class Upstream:
 
     def _log(self, message: Message) -> list[Command]:
         rank = mcp.LEVELS.get(jsonrpc.string_of(message.params().get("level")) or "", mcp.LEVELS[mcp.DEFAULT_LEVEL])
-        calling = self._talk.eligible()
+        # A modern host is shown what a request of its own asked for, of whatever method that is (pitfall 27).
+        wanting = {
+            key
+            for key, attachment in self._talk.sessions.items()
+            if attachment.era == "modern" and self._talk.modern_hosts.shows(key, rank)
+        }
+        calling = self._talk.eligible() | wanting
         line = jsonrpc.encode(message.members)
         if len(calling) > 1:
             # Nothing on the wire says whose call this is about (pitfall 28): showing it to the wrong host is worse.

@@ -271,14 +271,14 @@ def modern_call() -> tuple[Talk, Host, Any]:
 
 def test_a_question_for_a_modern_host_is_parked_with_its_call() -> None:
     talk, a, asked = modern_call()
-    parked: list[tuple[int, int, bytes | None]] = []
+    parked: list[tuple[int, tuple[int, ...], bytes | None]] = []
 
-    def park(session: int, parent: int, message: Message) -> list[Command]:
-        parked.append((session, parent, message.id))
+    def park(session: int, parents: tuple[int, ...], message: Message) -> list[Command]:
+        parked.append((session, parents, message.id))
         return []
 
     def withdrawn(identity: bytes, params: Members) -> list[Command]:
-        parked.append((0, 0, identity))
+        parked.append((0, (), identity))
         return []
 
     with talk:
@@ -288,7 +288,7 @@ def test_a_question_for_a_modern_host_is_parked_with_its_call() -> None:
         talk.server.says(cancelled("q"))
         talk.mux._talk.callbacks.withdrawn = withdrawn
         talk.server.says(cancelled("q"))
-        assert parked == [(a.key, asked["id"], b'"q"'), (0, 0, b'"q"')]
+        assert parked == [(a.key, (asked["id"],), b'"q"'), (0, (), b'"q"')]
         assert talk.noted("unrouted") == 1
         talk.server.answers(asked)
         a.hears(completed(1))

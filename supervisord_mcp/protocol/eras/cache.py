@@ -87,6 +87,11 @@ class Cache:
         self._kept[question] = _Kept(bytes(result), alarm)
         return [alarm]
 
+    def failed(self, question: Question) -> None:
+        """A question was answered with an error: a cursor that fails makes all pages of its list worthless (3.11)."""
+        if question.method in mcp.LISTINGS and question.about:
+            self._drop(lambda one: one.method == question.method)
+
     def changed(self, kind: str) -> None:
         """A list changed: what is known of it is dropped even if it is fresh."""
         self._epoch += 1

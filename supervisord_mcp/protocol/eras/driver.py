@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
-from supervisord_mcp.protocol import asking, jsonrpc, mcp
+from supervisord_mcp.protocol import asking, content, jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.commands import Alarm, Command, SessionKey, ToServer
 from supervisord_mcp.protocol.conversation import Conversation
@@ -40,6 +40,8 @@ _OWN = ("task", "inputResponses", "requestState")
 class Call:
     """One request of a host: ``params`` have no envelope, ``finish`` takes the result that is final.
 
+    ``failed`` is told that there is an error instead.
+
     ``upstream`` is the id of the present round, or of the last one while the host is asked. ``pending`` is what was
     pending for it. ``asking`` are the keys that are not answered yet, ``answers`` those that are, ``state`` is what
     the server wants to get back.
@@ -51,6 +53,7 @@ class Call:
     params: Members
     token: bytes | None
     finish: Callable[[Call, Raw], list[Command]]
+    failed: Callable[[], None]
     upstream: int = 0
     pending: Pending | None = None
     rounds: int = 0
@@ -129,6 +132,7 @@ class Driver:
                 # The server refused before it did anything: the same call may be made in another revision.
                 self.version, call.renegotiated = max(others), True
                 return self._send(call, self._given(call))
+        call.failed()
         attachment = self._talk.sessions[call.session]
         line = jsonrpc.encode({**answer.members, "id": Raw(call.identity)})
         return [*attachment.answer(call.identity, line)]
@@ -137,7 +141,8 @@ class Driver:
 
     def _ask(self, call: Call, result: Members) -> list[Command]:
         call.rounds += 1
-        call.state = result.get("requestState")
+        state = result.get("requestState")
+        call.state = None if state == jsonrpc.NULL else state
         call.answers = {}
         wanted = jsonrpc.members_of(result.get("inputRequests"))
         if not wanted and call.state is None:
@@ -174,11 +179,13 @@ class Driver:
         declared = capabilities(attachment)
         if needed is None or needed not in declared:
             raise FramingError(f"{method or 'something without a method'} is not supported", jsonrpc.METHOD_NOT_FOUND)
+        if params is not None and not content.is_object(Raw(params)):
+            raise FramingError(f"{method} with parameters that are no object", jsonrpc.INVALID_PARAMS)
         members = jsonrpc.members_of(params)
         mode = jsonrpc.string_of(members.get("mode")) or "form"
         if needed == "elicitation" and mode not in _modes(declared[needed]):
             raise FramingError(f"elicitation in mode {mode} is not supported", jsonrpc.INVALID_PARAMS)
-        if needed == "sampling" and "tools" in members and "tools" not in declared[needed]:
+        if needed == "sampling" and not {"tools", "toolChoice"}.isdisjoint(members) and "tools" not in declared[needed]:
             raise FramingError("sampling with tools is not supported", jsonrpc.INVALID_PARAMS)
         if params is None:
             return None

@@ -99,12 +99,17 @@ def acknowledgement(honoured: Filter) -> Message:
     return jsonrpc.parse(jsonrpc.notification_line(ACKNOWLEDGED, params))
 
 
-def final(attachment: Attachment, identity: bytes, server: Text | None) -> list[Command]:
-    """End a listen for its host: with a result, and only then as cancelled (0.1#1, pitfall 62)."""
-    meta: dict[str, Text] = {SUBSCRIPTION_ID: identity}
+def final(attachment: Attachment, identity: bytes, server: Text | None, said: Text | None = None) -> list[Command]:
+    """End a listen for its host: with a result, and only then as cancelled (0.1#1, pitfall 62).
+
+    ``said`` is the result of the child, if it ended the listen so; of that only the tag is another (pitfall 59).
+    """
+    members = jsonrpc.members_of(said)
+    meta: dict[str, Text] = {**jsonrpc.members_of(members.get("_meta")), SUBSCRIPTION_ID: identity}
     if server is not None:
-        meta[SERVER_INFO] = server
-    result = jsonrpc.object_text({"resultType": b'"complete"', "_meta": jsonrpc.object_text(meta)})
+        meta.setdefault(SERVER_INFO, server)
+    told: dict[str, Text] = {"resultType": b'"complete"', **members, "_meta": jsonrpc.object_text(meta)}
+    result = jsonrpc.object_text(told)
     params = jsonrpc.object_text({"requestId": identity})
     cancelled = ToSession(attachment.key, jsonrpc.notification_line("notifications/cancelled", params))
     return [*attachment.answer(identity, jsonrpc.result_line(identity, result)), cancelled]
@@ -234,5 +239,6 @@ class Listening:
     def child_lost(self) -> None:
         """The child is gone: who waits for its answer is told so; listens that were acknowledged go on (6.8)."""
         for key in [key for key, listen in self._listens.items() if not listen.acknowledged]:
-            # Their requests are answered with an error, so that nothing is held in their name.
-            self._close(self._listens[key])
+            # Their requests are answered with an error, so that nothing is held in their name; nobody is told of it.
+            del self._listens[key]
+            self._talk.subscriptions.leave(key)

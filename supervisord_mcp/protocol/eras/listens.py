@@ -61,6 +61,8 @@ class Listens:
         if listen is None:
             return [Note("unrouted", f"{message.method} belongs to no listen and was dropped")]
         if message.method == ACKNOWLEDGED:
+            if listen.acknowledged:
+                return [Note("unrouted", "a listen was acknowledged again, which was dropped")]
             listen.acknowledged = True
             return listen.honoured(jsonrpc.members_of(message.params().get("notifications")))
         if not listen.acknowledged:

@@ -84,8 +84,12 @@ class ModernChild:
             kept = [] if ticket is None or call.rounds else self.cache.answered(ticket, result)
             return [*kept, *self._finish(call, result)]
 
+        def failed() -> None:
+            if asked is not None:
+                self.cache.failed(asked)
+
         held = identity in attachment.open
-        sent = self.driver.start(Call(attachment.key, identity, method, params, token, finish))
+        sent = self.driver.start(Call(attachment.key, identity, method, params, token, finish, failed))
         return sent if held else [Opened(attachment.key, identity), *sent]
 
     def _finish(self, call: Call, result: Raw) -> list[Command]:
@@ -199,6 +203,8 @@ class ModernChild:
             del self._alarms[name]
             return act()
 
+        # Hosts may have opened it again meanwhile, and the child may have ended that one too.
+        self._talk.alarms.forget(self._alarms.get(name))
         self._alarms[name] = self._talk.alarms.after(min(FIRST_WAIT * 2 ** (ends - 1), LONGEST_WAIT), now)
         return [self._alarms[name]]
 

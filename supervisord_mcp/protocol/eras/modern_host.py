@@ -75,7 +75,9 @@ class ModernHosts:
             return None
         attachment.era = "modern"
         attachment.version = mcp.NEWEST_MODERN
-        return [Remember(attachment.key), *self._request(attachment, message, message.id)]
+        # What the child asked before is for nobody: such a host is told of it in answers only.
+        early = self._talk.callbacks.host_ready()
+        return [Remember(attachment.key), *early, *self._request(attachment, message, message.id)]
 
     def _heard(self, attachment: Attachment, message: Message) -> list[Command]:
         if message.method is None:
@@ -88,6 +90,7 @@ class ModernHosts:
 
     def _request(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         assert message.method is not None
+        self.parking.reused(attachment.key, identity)
         if message.method == "initialize" and not envelope.is_modern(message):
             asked = jsonrpc.string_of(message.params().get("protocolVersion"))
             return self._refuse(attachment, identity, envelope.unsupported(asked or ""))
@@ -99,7 +102,8 @@ class ModernHosts:
             text = f"Method not found: {message.method}"
             return self._talk.fail(attachment, identity, jsonrpc.METHOD_NOT_FOUND, text)
         # What the last request said stands for the host where it has to be described as a whole.
-        attachment.capabilities, attachment.client = said.capabilities, said.client or {}
+        if attachment.era != "legacy":  # it may have shaken hands while its probe waited for the child
+            attachment.capabilities, attachment.client = said.capabilities, said.client or {}
         return self._local.get(message.method, self._pass_on)(attachment, message, identity, said)
 
     @staticmethod
@@ -208,6 +212,7 @@ class ModernHosts:
         """Send a request to the legacy child, without what such a child does not know (pitfall 15)."""
         assert message.method is not None
         params = message.params()
+        requests.token(params)  # what is refused must not change the log level of the child
         call = Call(attachment.key, identity, message.method, said, params)
         told = envelope.strip(jsonrpc.object_text({key: params[key] for key in params if key not in _NOT_LEGACY}))
         message.members.pop("params")

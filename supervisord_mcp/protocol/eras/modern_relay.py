@@ -21,7 +21,7 @@ from supervisord_mcp.protocol.eras import cache, offers
 from supervisord_mcp.protocol.eras.cache import Cache, Question, Ticket
 from supervisord_mcp.protocol.eras.envelope import MISSING_CAPABILITY, UNSUPPORTED_VERSION, Envelope
 from supervisord_mcp.protocol.eras.listening import TASKS, declares
-from supervisord_mcp.protocol.eras.parking import PARKABLE, refused
+from supervisord_mcp.protocol.eras.parking import PARKABLE, asks_for_tools, refused
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 from supervisord_mcp.protocol.pending import Pending, Reply
 
@@ -118,6 +118,8 @@ class ModernRelay:
                 pending = Pending(call.session, call.identity, call.method)
                 self.talk.tasks.created(pending, jsonrpc.object_text({"task": result}), upstream)
         else:
+            if call.ticket is not None:
+                self.cache.failed(call.ticket.question)
             answer.members["error"] = Raw(_served(answer.members["error"]))
         answer.members["id"] = Raw(call.identity)
         return [*kept, *attachment.answer(call.identity, jsonrpc.encode(answer.members))]
@@ -212,7 +214,8 @@ def needed_for(method: str, entry: Members) -> dict[str, object]:
             mode = jsonrpc.string_of(jsonrpc.members_of(entry.get("params")).get("mode")) or "form"
             return {"elicitation": {mode: {}}}
         case "sampling/createMessage":
-            return {"sampling": {}}
+            tools = asks_for_tools(jsonrpc.members_of(entry.get("params")))
+            return {"sampling": {"tools": {}} if tools else {}}
         case "roots/list":
             return {"roots": {}}
     return {}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msgspec import Raw
@@ -45,11 +45,15 @@ STALE = "Invalid or expired requestState"
 
 @dataclass(slots=True)
 class Question:
-    """A request of the child that waits for the retry: its id as raw text (empty: none), and what it asks."""
+    """A request of the child that waits for the retry: its id as raw text (empty: none), and what it asks.
+
+    ``others`` are the other calls of the host that it may belong to, by their upstream ids.
+    """
 
     identity: bytes
     method: str
     entry: bytes
+    others: tuple[int, ...] = ()
 
     @property
     def params(self) -> Members:
@@ -61,12 +65,13 @@ class Question:
 class Parked:
     """What the host of a call is asked, by the keys that it sees.
 
-    ``state`` is None until the host was told; ``answered`` is the id that was answered with it. ``outcome`` is how the
-    call ended while it was parked.
+    ``state`` is None until the host was told, of the questions with the keys in ``told``; ``answered`` is the id that
+    was answered with it. ``outcome`` is how the call ended while it was parked.
     """
 
     questions: dict[str, Question] = field(default_factory=dict)
     state: str | None = None
+    told: frozenset[str] = frozenset()
     answered: bytes = b""
     alarm: Alarm | None = None
     outcome: Message | None = None
@@ -107,19 +112,26 @@ class Parking:
 
     # The child asks
 
-    def park(self, session: SessionKey, upstream: int, message: Message) -> list[Command]:
-        """The child asks something during a call of a modern host (6.5, second bridge, steps 2 and 3)."""
+    def park(self, session: SessionKey, upstream: tuple[int, ...], message: Message) -> list[Command]:
+        """The child asks something during calls of a modern host (6.5, second bridge, steps 2 and 3).
+
+        Nothing says during which of them: it is told to the newest that can ask it, and to another if that one ends.
+        """
         assert message.method is not None
         assert message.id is not None
-        call = self.calls.get(upstream)
-        if call is None or call.session != session or call.method not in PARKABLE:
+        calls = [self.calls[at] for at in upstream if at in self.calls and self.calls[at].session == session]
+        calls = [call for call in calls if call.method in PARKABLE]
+        if not calls:
             text = f"{message.method} came during a request that cannot ask anybody"
             return [ToServer(jsonrpc.error_line(message.id, jsonrpc.METHOD_NOT_FOUND, text))]
-        fault = refused(call.said.capabilities, message.method, message.params())
-        if fault is not None:
+        faults = [refused(call.said.capabilities, message.method, message.params()) for call in calls]
+        able = [call for call, fault in zip(calls, faults, strict=True) if fault is None]
+        if (fault := faults[-1]) is not None and not able:
             return [ToServer(jsonrpc.error_line(message.id, *fault))]
         entry = input_request(message.method, message.members.get("params"))
-        return self._ask(call, Question(message.id, message.method, entry))
+        *others, call = able
+        also = tuple(other.upstream for other in others if other.upstream is not None)
+        return self._ask(call, Question(message.id, message.method, entry, also))
 
     def _ask(self, call: Call, question: Question) -> list[Command]:
         if call.parked is None:
@@ -139,13 +151,18 @@ class Parking:
 
     def withdrawn(self, identity: bytes, _params: Members) -> list[Command]:
         """The child gave up one of its requests: it must not be answered any more."""
-        for call in self.calls.values():
-            questions = call.parked.questions if call.parked is not None else {}
-            for key, question in questions.items():
+        for parked in self._asking():
+            for key, question in parked.questions.items():
                 if question.identity == identity:
-                    del questions[key]
+                    del parked.questions[key]
                     return []
         return []
+
+    def _asking(self) -> list[Parked]:
+        """Return what hosts are asked by the child that runs, also for calls that are over by now."""
+        parked = [call.parked for call in self.calls.values() if call.parked is not None]
+        over = [call.parked for call in self._states.values() if call.parked is not None]
+        return [*parked, *(one for one in over if one.outcome is not None)]
 
     def _tell(self, call: Call) -> list[Command]:
         """Answer the host with what it is asked; its call is parked from now on."""
@@ -156,7 +173,7 @@ class Parking:
             return []
         attachment = self._talk.sessions[call.session]
         parked.state = self._talk.entropy(_STATE_BYTES).hex()
-        parked.answered = call.identity
+        parked.answered, parked.told = call.identity, frozenset(parked.questions)
         parked.alarm = self._talk.alarms.after(PATIENCE, lambda: self._expire(call))
         self._states[parked.state] = call
         if call.upstream is not None:
@@ -200,10 +217,10 @@ class Parking:
         given = requests.token(params)
         self._unpark(parked)
         call.identity, call.said = identity, said
+        commands = self._hand_on(parked, answers, said)
         if parked.outcome is not None:
             call.parked = None
-            return self._deliver(call, parked.outcome)
-        commands = self._hand_on(parked, answers, said)
+            return [*commands, *self._moot(parked), *self._deliver(call, parked.outcome)]
         if parked.questions:
             return [*commands, *self._tell(call)]
         call.parked = None
@@ -244,15 +261,27 @@ class Parking:
         parked = call.parked
         if parked is None or parked.state is None:
             return call, self._forget(call)
-        commands = self._moot(parked)
-        parked.questions.clear()
-        parked.outcome = answer
-        return call, commands
+        # What may have been asked during another call is still waited for.
+        kept = {key: asked for key, asked in parked.questions.items() if self._elsewhere(asked) is not None}
+        over = Parked({key: asked for key, asked in parked.questions.items() if key not in kept})
+        parked.questions, parked.outcome = kept, answer
+        return call, self._moot(over)
 
-    @staticmethod
-    def _moot(parked: Parked) -> list[Command]:
-        """Answer what the child asked and nobody will answer: it may wait for that before it ends (pitfall 49)."""
-        return [refusal(asked.identity, asked.method) for asked in parked.questions.values() if asked.identity]
+    def _elsewhere(self, asked: Question) -> Call | None:
+        """Return another call that is not over and that a question may belong to."""
+        return next((self.calls[at] for at in reversed(asked.others) if at in self.calls), None)
+
+    def _moot(self, parked: Parked) -> list[Command]:
+        """A call is over: what the child asked is told to another call, or refused if there is none (pitfall 49)."""
+        commands: list[Command] = []
+        for asked in [asked for asked in parked.questions.values() if asked.identity]:
+            other = self._elsewhere(asked)
+            if other is None:
+                commands.append(refusal(asked.identity, asked.method))
+            else:
+                others = tuple(at for at in asked.others if at != other.upstream)
+                commands += self._ask(other, replace(asked, others=others))
+        return commands
 
     def give_up(self, upstream: int) -> list[Command]:
         """A call that is not parked is cancelled by its host: so is what was asked for it (pitfall 12)."""
@@ -266,6 +295,12 @@ class Parking:
                 return self._drop(call, "the host gave the call up")
         return []
 
+    def reused(self, session: SessionKey, identity: bytes) -> None:
+        """A host uses an id again that was answered: what it cancels by it from now on is another request."""
+        for call in self._states.values():
+            if call.session == session and call.parked is not None and call.parked.answered == identity:
+                call.parked.answered = b""
+
     def leave(self, session: SessionKey) -> list[Command]:
         """A host is gone: answer what was asked for its calls, and cancel those that were parked (step 6)."""
         commands: list[Command] = []
@@ -277,17 +312,18 @@ class Parking:
 
     def child_lost(self) -> None:
         """The child is gone: what waited for it is forgotten; what it had finished is kept for the retry (6.8)."""
-        for call in self.calls.values():
-            if call.parked is not None:
-                self._unpark(call.parked)
+        for parked in self._asking():
+            if parked.outcome is None:
+                self._unpark(parked)
+            parked.questions.clear()
         self.calls.clear()
 
     def stopping(self) -> list[Command]:
         """The child is about to be stopped: it must not wait for people (pitfall 49)."""
         commands: list[Command] = []
-        for parked in [call.parked for call in self.calls.values() if call.parked is not None]:
-            commands += self._moot(parked)
-            parked.questions.clear()
+        for parked in self._asking():
+            questions, parked.questions = parked.questions, {}
+            commands += [refusal(asked.identity, asked.method) for asked in questions.values()]
         return commands
 
     def _expire(self, call: Call) -> list[Command]:
@@ -345,7 +381,7 @@ def _answers(params: Members, parked: Parked) -> dict[str, Text]:
     given = jsonrpc.members_of(raw)
     answers: dict[str, Text] = {}
     for key, question in parked.questions.items():
-        if key not in given:
+        if key not in given or key not in parked.told:
             continue
         if not _fits(question.method, given[key]):
             raise FramingError(f"inputResponses.{key} is no result of {question.method}", jsonrpc.INVALID_PARAMS)
@@ -371,6 +407,8 @@ def refused(capabilities: dict[str, Any], method: str, params: Members) -> tuple
         case "roots/list" if "roots" in capabilities:
             return None
         case "sampling/createMessage" if "sampling" in capabilities:
+            if asks_for_tools(params) and not takes_tools(capabilities):
+                return jsonrpc.INVALID_PARAMS, "the client does not support tools in sampling"
             return None
         case "elicitation/create" if "elicitation" in capabilities:
             mode = jsonrpc.string_of(params.get("mode")) or "form"
@@ -378,6 +416,17 @@ def refused(capabilities: dict[str, Any], method: str, params: Members) -> tuple
                 return None
             return jsonrpc.INVALID_PARAMS, f"the client does not support elicitation in mode {mode}"
     return jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method} (the client does not offer it)"
+
+
+def asks_for_tools(params: Members) -> bool:
+    """Whether a sampling request is one with tools, which needs a capability of its own (protocol.md 1.2)."""
+    return not {"tools", "toolChoice"}.isdisjoint(params)
+
+
+def takes_tools(capabilities: dict[str, Any]) -> bool:
+    """Whether a sender can be asked for sampling with tools."""
+    declared = capabilities.get("sampling")
+    return isinstance(declared, dict) and "tools" in declared
 
 
 def takes(capabilities: dict[str, Any], mode: str) -> bool:

@@ -17,7 +17,9 @@ def handshake(version: str, result: Members, server: str) -> bytes:
     meta = jsonrpc.members_of(result.get("_meta"))
     # Drafts had it in the result itself (0.1#5).
     info = (
-        meta.get(envelope.SERVER_INFO) or result.get("serverInfo") or jsonrpc.text_of({"name": server, "version": ""})
+        _named(meta.get(envelope.SERVER_INFO))
+        or _named(result.get("serverInfo"))
+        or jsonrpc.text_of({"name": server, "version": ""})
     )
     members: dict[str, Text] = {
         "protocolVersion": jsonrpc.text_of(version),
@@ -27,3 +29,8 @@ def handshake(version: str, result: Members, server: str) -> bytes:
     if jsonrpc.string_of(result.get("instructions")) is not None:
         members["instructions"] = result["instructions"]
     return jsonrpc.object_text(members)
+
+
+def _named(info: Text | None) -> Text | None:
+    """Return what a server says of itself, or None if that is nothing that a host's parser takes."""
+    return info if jsonrpc.string_of(jsonrpc.members_of(info).get("name")) is not None else None

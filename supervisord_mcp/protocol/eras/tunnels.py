@@ -84,6 +84,10 @@ class Tunnels:
 
     def _add(self, attachment: Attachment, message: Message, wanted: Filter, identity: bytes) -> Tunnel:
         params = message.params()
+        # Nothing is reported on a listen, and a token of the host must not be taken for one of the daemon's (3.7).
+        meta = jsonrpc.members_of(params["_meta"])
+        if meta.pop("progressToken", None) is not None:
+            params["_meta"] = Raw(jsonrpc.object_text(meta))
         tasks = tuple(task for task in wanted.tasks if self._talk.tasks.claim(attachment, task))
         if tasks != wanted.tasks:
             told = {**jsonrpc.members_of(params["notifications"]), "taskIds": jsonrpc.text_of(tasks)}
@@ -136,7 +140,7 @@ class Tunnels:
             return [] if again else [self._told(tunnel, message)]
         if not tunnel.acknowledged:
             return [Note("unrouted", f"{message.method} came before its listen was acknowledged and was dropped")]
-        if not _asked_for(tunnel.wanted, message.method or ""):
+        if not _asked_for(tunnel.wanted, message):
             return [Note("unrouted", f"{message.method} is not what was listened for and was dropped")]
         self._note(message)
         return [self._told(tunnel, message)]
@@ -157,13 +161,13 @@ class Tunnels:
     def _answered(self, upstream: int, answer: Message) -> list[Command]:
         tunnel = self._upstream[upstream]
         if "error" not in answer.members or (tunnel.acknowledged and not self._talk.ready):
-            return self._ended(tunnel)
+            return self._ended(tunnel, answer.members.get("result"))
         self._forget(tunnel)
         answer.members["id"] = Raw(tunnel.key.identity)
         attachment = self._talk.sessions[tunnel.key.session]
         return [*attachment.answer(tunnel.key.identity, jsonrpc.encode(answer.members))]
 
-    def _ended(self, tunnel: Tunnel) -> list[Command]:
+    def _ended(self, tunnel: Tunnel, said: Raw | None = None) -> list[Command]:
         """The child ended a listen. Where it is about to end itself, the host keeps what is to be opened again."""
         assert tunnel.upstream is not None
         self._talk.pending.pop(tunnel.upstream, None)
@@ -172,12 +176,12 @@ class Tunnels:
             tunnel.upstream = None
             return []
         self._forget(tunnel)
-        return self._finish(tunnel)
+        return self._finish(tunnel, said)
 
-    def _finish(self, tunnel: Tunnel) -> list[Command]:
+    def _finish(self, tunnel: Tunnel, said: Raw | None = None) -> list[Command]:
         """End a listen for its host: with a result, and only then as cancelled (pitfall 62)."""
         attachment = self._talk.sessions[tunnel.key.session]
-        return final(attachment, tunnel.key.identity, self._talk.discovery.server_info)
+        return final(attachment, tunnel.key.identity, self._talk.discovery.server_info, said)
 
     def _forget(self, tunnel: Tunnel) -> None:
         del self._tunnels[tunnel.key]
@@ -244,8 +248,17 @@ def _tells(declared: object) -> bool:
     return isinstance(declared, dict) and bool(declared.get("listChanged"))
 
 
-def _asked_for(wanted: Filter, method: str) -> bool:
-    """Whether a notification is of a kind that a listen asked for (pitfall 23); extensions have kinds of their own."""
-    if method in mcp.CHANGED:
-        return mcp.CHANGED[method] in wanted.kinds
-    return method != "notifications/resources/updated" or bool(wanted.uris)
+def _asked_for(wanted: Filter, message: Message) -> bool:
+    """Whether a notification is of a kind that a listen asked for (pitfall 23); extensions have kinds of their own.
+
+    A log message never is (3.7), and of tasks only those that were named, which are the host's own (6.4).
+    """
+    match message.method:
+        case method if method in mcp.CHANGED:
+            return mcp.CHANGED[method] in wanted.kinds
+        case "notifications/tasks":
+            return jsonrpc.string_of(message.params().get("taskId")) in wanted.tasks
+        case "notifications/resources/updated":
+            return bool(wanted.uris)
+        case method:
+            return method != "notifications/message"

@@ -246,7 +246,7 @@ def test_a_state_holds_for_its_host_alone() -> None:
         a, b = talk.joins("a"), talk.joins("b")
         a.says(tool(1))
         asked = talk.server.hears(request(..., "tools/call", CALL))
-        talk._apply(talk.mux._modern.parking.park(a.key, asked["id"], _asked("q")))
+        talk._apply(talk.mux._modern.parking.park(a.key, (asked["id"],), _asked("q")))
         talk.passes(SOON)
         state = a.hears(result(1, ...))["result"]["requestState"]
         b.says(retry(1, state, {"r1": ACCEPTED}))
@@ -616,7 +616,7 @@ def test_a_question_for_a_call_that_is_not_there_is_refused() -> None:
         a.says(tool(1))
         asked = talk.server.hears(request(..., "tools/call", ...))
         for session, upstream in ((a.key, 99), (b.key, asked["id"])):
-            talk._apply(talk.mux._modern.parking.park(session, upstream, _asked("q")))
+            talk._apply(talk.mux._modern.parking.park(session, (upstream,), _asked("q")))
             talk.server.hears(error("q", -32601))
 
 
