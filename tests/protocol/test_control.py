@@ -269,6 +269,7 @@ def test_status_has_the_form_of_the_contract() -> None:
         "user",
         "limits",
         "uncovered",
+        "differs",
         "held",
         "mounts",
         "dropped",
