@@ -33,7 +33,7 @@ def test_thirty_clients_share_three_processes_and_one_of_them_may_die(tmp_path: 
     assert "30 sessions, 30 different questions, 30 right answers" in said
     for name in ("time", "git", "files"):
         assert re.search(rf"^\W*{name}\W+10\W", said, re.MULTILINE), said
-    assert re.search(r"the next call was answered after .* generation 2", said), said
+    assert re.search(r"the next call was answered after .* generation [23]", said), said
     assert re.search(r"none of the \d+ processes of this demo is left", said), said
     assert said.rstrip().endswith("or: uv tool install ."), "what comes next"
     assert list(tmp_path.iterdir()) == [], "no file is left"
