@@ -748,8 +748,7 @@ async def test_a_host_that_leaves_while_it_is_held_back_is_let_go(tmp_path: Path
         while not first.paused:
             first.post_call("echo", value="x" * 100_000)
         instance.detach(first.key)
-        assert not first.paused
-        assert not second.paused
+        assert [guest.paused for guest in (first, second)] == [False, False]
         await shop.until(lambda: "BACKOFF" in shop.states)
         assert text(await second.call("echo", value="up")) == "up"
 

@@ -557,7 +557,8 @@ async def test_a_handshake_without_an_answer_is_heard_again(answered: bool, tmp_
         journal, recovered = Journal.recover(tmp_path, "token")
         again = Host(tmp_path, SMALL, journal)
         (line,) = again.session.recover(recovered, resume(recovered.pending, (), kept_state(recovered)))
-        assert json.loads(bytes(line))["method"] == "initialize"
+        assert isinstance(line, bytes)
+        assert json.loads(line)["method"] == "initialize"
         again.begin()
         await died(again, tmp_path)  # before anything was done about it, which is no loss
     async with resumed(tmp_path) as (last, lines):

@@ -130,9 +130,10 @@ async def test_a_handshake_that_is_open_is_answered_by_the_next_daemon(hasty: bo
         greeting = host.post("initialize", hello())
         if hasty:
             host.notify("notifications/initialized")
-        for run in range(2):
-            await d.journal("s").wait(lambda j, run=run: len(j.requests("initialize")) > run, 20)
-            await d.kill()
+        await d.journal("s").wait(lambda j: j.requests("initialize"), 20)
+        await d.kill()
+        await d.journal("s").wait(lambda j: len(j.requests("initialize")) == 2, 20)
+        await d.kill()
         answer = await host.answer_of(greeting, timeout=30)
         assert answer.error is None, answer.error
         if not hasty:
