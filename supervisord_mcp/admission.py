@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.facts import Facts
-from supervisord_mcp.protocol import jsonrpc
+from supervisord_mcp.protocol import jsonrpc, requests
 from supervisord_mcp.protocol.anteroom import Admitted, Anteroom, Reply, TurnedAway, Waits
 from supervisord_mcp.protocol.anteroom import Outcome as OfAnteroom
 from supervisord_mcp.protocol.attachment import State
@@ -74,6 +74,7 @@ class Admission:
         self._learning: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._trouble = ""
+        self._greeting: bytes | None = None
         self._home: Take | None = None
         self._needs_project = session.facts.project is None and supervisor.scope(session.facts) == "project"
         self._profiled = profiled(supervisor, session.facts)
@@ -150,6 +151,7 @@ class Admission:
         self._lines.extendleft(reversed(decided.lines))
         known = self._supervisor.catalogue_of(name)
         if known is None and state is None and not self._needs_project:
+            self._note_handshake(decided)
             self._learn(lambda learnt: self._enter_anteroom(learnt, None))
         else:
             self._enter_anteroom(known, state)
@@ -183,8 +185,22 @@ class Admission:
             then(learnt)
             self._session.resume()
             self._go_on()
+            if self._greeting is not None:  # answered by now, by the anteroom
+                self._session.dropped(self._greeting)
+                self._greeting = None
 
         self._learning = self._loop.create_task(ask())
+
+    def _note_handshake(self, decided: Decided) -> None:
+        """The handshake waits for the server: note it, so that it is answered also if the daemon dies meanwhile."""
+        message = jsonrpc.parse(decided.lines[0])
+        assert message.id is not None
+        said, self._greeting = requests.opening(message), message.id
+        asking = message.id.decode()
+        self._session.remember(
+            State(version=said.version, capabilities=said.capabilities, client=said.client, asking=asking)
+        )
+        self._session.opened(message.id)
 
     # The anteroom
 

@@ -25,6 +25,7 @@ from supervisord_mcp.protocol import hello
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.profiles import Profile, Root, wants_roots, words_of
+from supervisord_mcp.protocol.resumption import resume
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.session import Limits, Session, Wires
 from supervisord_mcp.supervisor import Supervisor
@@ -109,9 +110,9 @@ class Reception:
             journal.remove()
             raise lost from error
         session = self._session(greeting, facts, journal, token)
-        lines = session.recover(recovered)
-        # Without a version the handshake itself was lost: the host got an error for it and may try again.
-        self._place(session, state if state.version else None, lines)
+        resumption = resume(recovered.pending, recovered.unprocessed, state)
+        lines = session.recover(recovered, resumption)
+        self._place(session, resumption.state, lines)
 
     def _place(self, session: Session, state: State | None, lines: list[bytes | Oversized]) -> None:
         """Bring a session to where it is served, with what it had and said before the daemon died."""
@@ -124,6 +125,7 @@ class Reception:
             return
         session.begin(take)
         take(session, lines)
+        session.recovered()
 
     def _way_in(self, session: Session, state: State | None) -> Take:
         """Return what takes the words of a session, which has or had this state."""

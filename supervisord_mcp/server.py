@@ -19,6 +19,7 @@ import anyio
 from supervisord_mcp import reasons
 from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
 from supervisord_mcp.conduit import Conduit, Fittings
+from supervisord_mcp.congestion import Congestion
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.logs import Log
 from supervisord_mcp.observer import Event
@@ -35,9 +36,6 @@ from supervisord_mcp.runtimes.base import Child, ExitStatus
 from supervisord_mcp.session import SessionLink
 
 _log = logging.getLogger(__name__)
-
-#: Above this many bytes waiting for the child, its hosts are not read from.
-CONGESTED = 1 << 20
 
 
 class ManagedServer:
@@ -56,7 +54,7 @@ class ManagedServer:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._used = self._loop.time()
         self._sessions: dict[talk.SessionKey, SessionLink] = {}
-        self._paused = False
+        self._congestion = Congestion(self._sessions)
         self._spawning = anyio.CancelScope()
         self._conduit: Conduit | None = None
         self._changed = anyio.Event()
@@ -147,8 +145,6 @@ class ManagedServer:
         """A host is there."""
         self._sessions[session.key] = session
         self._used = self._loop.time()
-        if self._paused:
-            session.pause()
         self._apply(self._mux.attach(session.key, state))
         if state is not None:
             session.remember(self._mux.state(session.key))
@@ -158,8 +154,7 @@ class ManagedServer:
         session = self._sessions.pop(key, None)
         if session is None:
             return
-        if self._paused:
-            session.resume()
+        self._congestion.leave(session)
         self._used = self._loop.time()
         self._apply(self._mux.detach(key))
         self._check_congestion()
@@ -184,6 +179,8 @@ class ManagedServer:
     def from_session(self, key: talk.SessionKey, lines: list[bytes | Oversized]) -> None:
         """A host sent lines."""
         self._used = self._loop.time()
+        if self._congestion.waiting or (self._conduit is not None and self._conduit.queued):
+            self._check_congestion()  # what waits by now is not of this host, what the child took is of nobody
         for line in lines:
             if (session := self._sessions.get(key)) is None:
                 return
@@ -193,7 +190,7 @@ class ManagedServer:
                 _log.exception("a message to server '%s' could not be handled", self.key.server)
                 session.finish(1, "smcp failed on a message of this host; the log of the daemon has the cause")
         if self._conduit is None or self._conduit.queued or self._mux.waiting:
-            self._check_congestion()
+            self._check_congestion(key)
 
     # What people ask for
 
@@ -380,7 +377,7 @@ class ManagedServer:
             _log.exception("a message of server '%s' could not be handled", self.key.server)
             if self._conduit is not None:
                 self._conduit.kill(f"smcp failed on a message of it, {error!r}")
-        if self._paused:
+        if self._congestion.waiting:
             self._check_congestion()
 
     # Commands of the multiplexer
@@ -455,19 +452,11 @@ class ManagedServer:
 
     # Congestion and idleness
 
-    def _check_congestion(self) -> None:
-        """Stop reading from the hosts while too much waits for the child, so that nothing grows without bound."""
-        waiting = self._mux.held_bytes
-        if self._conduit is not None:
-            waiting += self._conduit.queued
-        if (waiting > CONGESTED) == self._paused:
-            return
-        self._paused = waiting > CONGESTED
-        for session in self.sessions:
-            if self._paused:
-                session.pause()
-            else:
-                session.resume()
+    def _check_congestion(self, speaker: talk.SessionKey | None = None) -> None:
+        """Look what waits for the child, and hold back whose words they are; what is new is from ``speaker``."""
+        waiting = self._mux.held_bytes + (0 if self._conduit is None else self._conduit.queued)
+        self._congestion.settle(waiting, speaker)
+        self._mux.crowded = self._congestion.crowded
 
     def _watch_idle(self) -> None:
         if self._idle_timer is not None:

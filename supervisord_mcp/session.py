@@ -12,8 +12,8 @@ from typing import Protocol
 
 import msgspec
 
-from supervisord_mcp.errors import FramingError
 from supervisord_mcp.facts import Facts
+from supervisord_mcp.hangup import HangupWatch
 from supervisord_mcp.journal import Journal, Recovered
 from supervisord_mcp.pipes import ChunkReader, QueueWriter, close_quietly, make_nonblocking
 from supervisord_mcp.protocol import hello, jsonrpc
@@ -21,6 +21,7 @@ from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.commands import SessionKey, Weight
 from supervisord_mcp.protocol.framing import LineSplitter, Oversized
 from supervisord_mcp.protocol.profiles import Root
+from supervisord_mcp.protocol.resumption import Resumption
 
 #: A write of at most this many bytes to a pipe is whole or not at all (PIPE_BUF).
 ATOMIC = 4096
@@ -102,6 +103,10 @@ class Session:
         self.on_roots: Callable[[Session, tuple[Root, ...]], None] = lambda _session, _roots: None
         self._reader: ChunkReader | None = None
         self._paused = False
+        self._hangup: HangupWatch | None = None
+        self._leaving = False
+        #: The id of a handshake that is about to be heard again.
+        self._greeting: bytes | None = None
         self._ended: str | None = None
         #: How much was queued since the queue was empty, and the ids that are answered once so much of it is written.
         self._pushed = 0
@@ -125,32 +130,23 @@ class Session:
         if self._ended is None:
             self._reader = ChunkReader(self._wires.stdin, self._chunk, self._host_closed, self._journal.read)
             if self._paused:
-                self._reader.pause()
+                self.pause()
 
     def redirect(self, on_lines: Callable[[Session, list[bytes | Oversized]], None]) -> None:
         """Give what the host says to somebody else from now on."""
         self._on_lines = on_lines
 
-    def recover(self, recovered: Recovered) -> list[bytes | Oversized]:
-        """After a death of the daemon: tell the host what is lost, and return the notifications it had sent."""
+    def recover(self, recovered: Recovered, resumption: Resumption) -> list[bytes | Oversized]:
+        """After a death of the daemon: tell the host what is lost, and return what it said that is to be heard again.
+
+        Once that was heard, `recovered` is to be called.
+        """
         if recovered.mid_output:
             # The old daemon died in the middle of a line; what it began must not run into what comes now.
             self._writer.write(b"\n")
             self._journal.mid_output = bool(self._writer.queued)
         text = "the smcp daemon was restarted while this request was open; it is not sent again"
-        lost: list[bytes] = list(recovered.pending)
-        notifications: list[bytes | Oversized] = []
-        for line in recovered.unprocessed:
-            try:
-                message = jsonrpc.parse(line)
-            except FramingError:
-                continue
-            if message.is_request and message.id is not None:
-                if message.id not in lost:
-                    lost.append(message.id)
-            else:
-                notifications.append(line)
-        for identity in lost:
+        for identity in resumption.lost:
             line = jsonrpc.error_line(identity, jsonrpc.INTERNAL_ERROR, text, {"reason": "daemon_restarted"})
             self.send(line, Weight.MUST, (identity,))
         if self._ended is not None:
@@ -159,8 +155,17 @@ class Session:
             self._splitter.skip()
         else:
             self._splitter.feed(recovered.partial)
+        self._greeting = resumption.greeting
+        if self._greeting is not None and self._greeting not in recovered.pending:
+            self._journal.add(self._greeting)
         self._settle()
-        return notifications
+        return list(resumption.lines)
+
+    def recovered(self) -> None:
+        """What was to be heard again was heard: if the handshake among it does not wait any more, it was answered."""
+        if self._greeting is not None:
+            self._journal.done(self._greeting)
+            self._greeting = None
 
     # What an instance may ask for (SessionLink)
 
@@ -214,7 +219,10 @@ class Session:
 
     def opened(self, identity: bytes) -> None:
         """Note that a request of the host waits for its answer."""
-        self._journal.add(identity)
+        if identity == self._greeting:  # heard again, and noted all the time
+            self._greeting = None
+        else:
+            self._journal.add(identity)
 
     def dropped(self, identity: bytes) -> None:
         """Note that a request of the host needs no answer any more."""
@@ -230,14 +238,19 @@ class Session:
         self._loop.call_soon(lambda: self.on_roots(self, roots))
 
     def pause(self) -> None:
-        """Do not read from the host for now."""
+        """Do not read from the host for now, but notice its end."""
         self._paused = True
-        if self._reader is not None:
-            self._reader.pause()
+        if self._reader is None or self._leaving:
+            return
+        self._reader.pause()
+        if self._hangup is None:
+            with suppress(OSError):  # no descriptor left: its end is noticed once it is read from again
+                self._hangup = HangupWatch(self._wires.stdin, self._hung_up)
 
     def resume(self) -> None:
         """Read from the host again."""
         self._paused = False
+        self._watch_no_more()
         if self._reader is not None:
             self._reader.resume()
 
@@ -263,6 +276,16 @@ class Session:
             self._on_lines(self, lines)
         if self._ended is None:
             self._settle()
+
+    def _hung_up(self) -> None:
+        """The paused host closed our stdin: read what the pipe still holds, which cannot become more, and its end."""
+        self._leaving = True
+        self.resume()
+
+    def _watch_no_more(self) -> None:
+        if self._hangup is not None:
+            self._hangup.close()
+            self._hangup = None
 
     def _host_closed(self, error: OSError | None) -> None:
         """The host closed our stdin: that is its orderly end, and an orderly end has exit status 0."""
@@ -293,6 +316,7 @@ class Session:
     def _close(self, reason: str) -> None:
         self._ended = reason
         self._loop.remove_reader(self._wires.connection.fileno())
+        self._watch_no_more()
         if self._reader is not None:
             self._reader.close()
         self._writer.close()

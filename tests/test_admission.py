@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.bounded import bounded
 from tests.kit.daemon import START, Daemon, daemon, fake
-from tests.kit.fhost import Host
+from tests.kit.fhost import Host, hello
 
 pytestmark = pytest.mark.bwrap
 ALL: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {"listChanged": True}}
@@ -197,3 +197,22 @@ async def test_a_host_of_arrays_is_served_where_it_has_to_name_its_roots() -> No
         host.respond(asked, result={"roots": [{"uri": "file:///p"}]})
         await host.wait(lambda: host.garbage, "the array of answers", 20)
         assert sorted(answer["id"] for answer in json.loads(host.garbage.pop())) == ["a", "b"]
+
+
+@bounded(90)
+async def test_a_handshake_that_waits_for_what_the_server_is_outlives_the_daemon() -> None:
+    slow = {"init_delay": 3000}
+    async with daemon(asking(scripts=[slow, {}])) as d:
+        host = d.host("s")
+        host.replies["roots/list"] = {"roots": [{"uri": "file:///p"}]}
+        greeting = host.post("initialize", hello(capabilities=ALL))
+        await d.journal("s").wait(lambda j: j.events("in"), 20, "that the server is asked")
+        await d.kill()
+        answer = await host.answer_of(greeting, timeout=START)
+        assert answer.error is None, answer.error
+        host.notify("notifications/initialized")
+        assert (await host.call("echo", value="on")).text == "on"
+        assert len(host.answers) == 2
+        await d.kill()
+        assert (await host.call("echo", value="and on", timeout=START)).text == "and on"
+        assert len(host.answers) == 3, "nothing is answered twice"

@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
-from supervisord_mcp import server as module
 from supervisord_mcp.blueprint import Spawning
+from supervisord_mcp.congestion import SHARE, SHARES
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.protocol.attachment import State
@@ -671,17 +671,24 @@ async def test_a_person_may_start_what_was_long_idle(tmp_path: Path) -> None:
 
 
 @bounded(LIMIT)
-async def test_a_child_that_does_not_read_slows_its_hosts_and_is_ended(tmp_path: Path) -> None:
+async def test_a_child_that_does_not_read_slows_who_talks_to_it_and_is_ended(tmp_path: Path) -> None:
     async with workshop(tmp_path) as shop:
         instance = shop.instance({"not_reading": {"after": 6}}, {}, write_timeout=0.5)
         first, second = await shop.greeted(instance), await shop.greeted(instance)
         calls = []
         while not first.paused:
             calls.append(first.post_call("echo", value="x" * 100_000))
-        assert second.paused
         assert len(calls) < 20
         third = shop.guest(instance)
-        assert third.paused, "who comes now waits as well"
+        assert not second.paused
+        assert not third.paused
+        assert "result" in await third.greet()
+        assert "result" in await second.ask("ping")
+        assert "result" in await second.ask("logging/setLevel", {"level": "info"})
+        waiting = second.post_call("echo", value="waits")
+        second.say("notifications/cancelled", {"requestId": waiting})
+        assert second.open == []
+        assert first.paused
         error = (await first.answer(calls[-1]))["error"]
         assert "not reading" in error["message"]
         assert not any(guest.paused for guest in (first, second, third))
@@ -709,10 +716,41 @@ async def test_hosts_are_slowed_while_too_much_waits_for_a_start(tmp_path: Path)
         calls = []
         while not guest.paused:
             calls.append(guest.post_call("echo", value="x" * 100_000))
-        assert module.CONGESTED // 100_000 <= len(calls) <= module.CONGESTED // 100_000 + 2
+        assert SHARE // 100_000 <= len(calls) <= SHARE // 100_000 + 2
         for identity in calls:
             assert len(text(await guest.answer(identity))) == 100_000
         assert not guest.paused
+
+
+@bounded(LIMIT)
+async def test_many_hosts_that_fill_their_shares_are_refused_more(tmp_path: Path) -> None:
+    async with workshop(tmp_path) as shop:
+        instance = shop.instance({"not_reading": {"after": 6}}, {}, write_timeout=1.5)
+        guests = [await shop.greeted(instance) for _ in range(SHARES + 2)]
+        for guest in guests:
+            while not guest.paused and not instance._mux.crowded:
+                guest.post_call("echo", value="x" * 100_000)
+        last = guests[-1]
+        assert not last.paused
+        error = (await last.call("echo", value="one more"))["error"]
+        assert "is not reading, and too much waits for it" in error["message"]
+        assert error["data"] == {"reason": "server_not_reading"}
+        assert "result" in await last.ask("ping")
+        await guests[0].until(lambda: not guests[0].paused)
+        assert text(await last.call("echo", value="up")) == "up"
+
+
+@bounded(LIMIT)
+async def test_a_host_that_leaves_while_it_is_held_back_is_let_go(tmp_path: Path) -> None:
+    async with workshop(tmp_path) as shop:
+        instance = shop.instance({"not_reading": {"after": 6}}, {}, write_timeout=0.5)
+        first, second = await shop.greeted(instance), await shop.greeted(instance)
+        while not first.paused:
+            first.post_call("echo", value="x" * 100_000)
+        instance.detach(first.key)
+        assert [guest.paused for guest in (first, second)] == [False, False]
+        await shop.until(lambda: "BACKOFF" in shop.states)
+        assert text(await second.call("echo", value="up")) == "up"
 
 
 @bounded(LIMIT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -11,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from supervisord_mcp import session as module
 from supervisord_mcp.facts import Facts
-from supervisord_mcp.journal import Journal, leftovers
+from supervisord_mcp.journal import Journal, Recovered, leftovers
 from supervisord_mcp.pipes import close_quietly
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.commands import Weight
 from supervisord_mcp.protocol.framing import Oversized
+from supervisord_mcp.protocol.resumption import resume
 from supervisord_mcp.session import ATOMIC, Limits, Session, Wires
 from tests.kit.bounded import bounded
 
@@ -222,6 +225,66 @@ async def test_a_host_can_be_paused_before_it_begins(tmp_path: Path) -> None:
         one.close()
 
 
+@pytest.mark.parametrize("begun", [False, True])
+@bounded(LIMIT)
+async def test_the_end_of_a_paused_host_is_noticed_after_what_it_said(begun: bool, tmp_path: Path) -> None:
+    one = Host(tmp_path)
+    try:
+        if begun:
+            one.begin()
+        one.session.pause()
+        one.session.pause()
+        one.begin()
+        one.say(b"waits\n" + b"x" * 500 + b"\nlast")
+        await turns()
+        assert one.lines == []
+        os.close(one.write_end)
+        one.write_end = os.open(os.devnull, os.O_WRONLY)
+        assert await one.ended() == "ended"
+        assert one.lines == [b"waits", b"x" * 500, b"last"]
+        assert one.verdict().startswith(b"0")
+    finally:
+        one.close()
+
+
+@bounded(LIMIT)
+async def test_a_host_that_ended_is_read_to_its_end_though_it_is_paused_again(tmp_path: Path) -> None:
+    async with host(tmp_path) as one:
+
+        def slow_down(session: Session, lines: list[bytes | Oversized]) -> None:
+            session.pause()
+            one.take(session, lines)
+
+        one.session.redirect(slow_down)
+        one.say(b"first\n")
+        await one.heard()
+        data = b"y" * 99 + b"\n"
+        one.say(data * 600)
+        await turns()
+        assert len(one.lines) == 1
+        os.close(one.write_end)
+        one.write_end = os.open(os.devnull, os.O_WRONLY)
+        await one.ended()
+        assert len(one.lines) == 601
+
+
+@bounded(LIMIT)
+async def test_a_paused_host_is_paused_also_where_its_end_cannot_be_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_descriptors(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(module, "HangupWatch", no_descriptors)
+    async with host(tmp_path) as one:
+        one.session.pause()
+        one.say(b"waits\n")
+        await turns()
+        assert one.lines == []
+        one.session.resume()
+        assert await one.heard() == [b"waits"]
+
+
 @bounded(LIMIT)
 async def test_a_host_may_leave_before_it_began(tmp_path: Path) -> None:
     one = Host(tmp_path)
@@ -415,13 +478,19 @@ async def died(one: Host, directory: Path) -> None:
     close_quietly(one.write_end, one.read_end)
 
 
+def kept_state(recovered: Recovered) -> State:
+    """Return the slow state that was kept of a session."""
+    return msgspec.convert(recovered.state.get("state", {}), State)
+
+
 @asynccontextmanager
 async def resumed(directory: Path) -> AsyncIterator[tuple[Host, list[bytes | Oversized]]]:
     """The session after the death of its daemon, and the notifications it hands on."""
     journal, recovered = Journal.recover(directory, "token")
     one = Host(directory, SMALL, journal)
     try:
-        notifications = one.session.recover(recovered)
+        resumption = resume(recovered.pending, recovered.unprocessed, kept_state(recovered))
+        notifications = one.session.recover(recovered, resumption)
         one.begin()
         yield one, notifications
     finally:
@@ -474,6 +543,55 @@ async def test_lines_that_were_read_and_not_acted_upon(tmp_path: Path) -> None:
         assert notifications == [cancelled, answer]
         again.say(b'":1}\n')
         assert await again.heard() == [b'{"part":1}']
+
+
+@pytest.mark.parametrize("answered", [False, True])
+@bounded(LIMIT)
+async def test_a_handshake_without_an_answer_is_heard_again(answered: bool, tmp_path: Path) -> None:
+    one = Host(tmp_path).begin()
+    one.session.remember(State(version="2025-06-18", asking="1"))
+    one.session.opened(b"1")
+    one.session.opened(b"2")
+    await died(one, tmp_path)
+    for _ in range(2):
+        journal, recovered = Journal.recover(tmp_path, "token")
+        again = Host(tmp_path, SMALL, journal)
+        (line,) = again.session.recover(recovered, resume(recovered.pending, (), kept_state(recovered)))
+        assert isinstance(line, bytes)
+        assert json.loads(line)["method"] == "initialize"
+        again.begin()
+        await died(again, tmp_path)  # before anything was done about it, which is no loss
+    async with resumed(tmp_path) as (last, lines):
+        assert len(lines) == 1
+        if answered:
+            last.send(b"answer\n", Weight.MUST, b"1")
+        else:
+            last.session.opened(b"1")
+        last.session.recovered()
+        assert last.open == ([] if answered else ["1"])
+        last.send(b"answer\n", Weight.MUST, b"1")
+        assert last.open == []
+
+
+@bounded(LIMIT)
+async def test_a_handshake_that_was_read_and_not_acted_upon_is_heard(tmp_path: Path) -> None:
+    one = Host(tmp_path)
+    line = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}'
+
+    def die(session: Session, lines: list[bytes | Oversized]) -> None:
+        one.take(session, lines)
+        raise _KilledError
+
+    one.session.begin(die)
+    one.session._loop.set_exception_handler(lambda _, context: None)
+    one.say(line + b'\n{"part')
+    await one.heard()
+    await died(one, tmp_path)
+    async with resumed(tmp_path) as (again, lines):
+        assert lines == [line]
+        assert again.open == ["1"]
+        again.session.recovered()
+        assert again.open == []
 
 
 class _KilledError(Exception):
@@ -539,7 +657,7 @@ async def test_a_host_that_left_while_the_daemon_was_dead(tmp_path: Path) -> Non
     journal, recovered = Journal.recover(tmp_path, "token")
     again = Host(tmp_path, SMALL, journal)
     os.close(again.read_end)
-    assert again.session.recover(recovered) == []
+    assert again.session.recover(recovered, resume(recovered.pending, (), State())) == []
     again.begin()
     assert len(again.ends) == 1
     again.close()

@@ -27,6 +27,9 @@ class Greeting(Enum):
 class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The slow part of an attachment, which survives the daemon (D11); ``asked`` is the last id used for a callback.
 
+    ``asking`` is the JSON text of the id of its `initialize`, until the host said that its handshake is done: while
+    that waits for an answer, the handshake was not answered yet (`resumption`).
+
     A host of the modern era, which alone is noted in ``era``, has no handshake: its ``version``, ``capabilities`` and
     ``client`` are those of its last request.
     """
@@ -39,6 +42,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     uris: list[str] = msgspec.field(default_factory=list)
     asked: int = 0
     era: Era | None = None
+    asking: str | None = None
 
 
 @dataclass(slots=True)
@@ -59,7 +63,8 @@ class Batch:
 class Attachment:
     """One host at one instance. ``open`` maps its unanswered ids to upstream ids (None: not sent upstream yet).
 
-    ``era`` is that of its first message which is not ``server/discover``, None until then (protocol.md 6.9).
+    ``era`` is that of its first message which is not ``server/discover``, None until then (protocol.md 6.9). ``asking``
+    is the id of its `initialize`.
     """
 
     key: SessionKey
@@ -73,6 +78,7 @@ class Attachment:
     batches: dict[bytes, Batch] = field(default_factory=dict)
     era: Era | None = None
     lists: KnownLists = field(default_factory=KnownLists)
+    asking: bytes | None = None
 
     # The handshake
 
@@ -109,16 +115,18 @@ class Attachment:
         """Return what is worth keeping; ``uris`` are the host's subscriptions."""
         if self.era == "modern":
             return State(version=self.version, capabilities=self.capabilities, client=self.client, era="modern")
-        if self.greeting not in (Greeting.ANSWERED, Greeting.DONE):
+        if not self.greeted:
             return State()
+        asking = None if self.done or self.asking is None else self.asking.decode()
         return State(
             version=self.version,
             capabilities=self.capabilities,
             client=self.client,
-            initialized=self.done,
+            initialized=self.greeting in (Greeting.HASTY, Greeting.DONE),
             level=self.level,
             uris=uris,
             asked=self.asked,
+            asking=asking,
         )
 
     @classmethod

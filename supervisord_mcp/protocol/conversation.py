@@ -133,6 +133,8 @@ class Conversation:
         self.held = HeldMessages()
         self.turns = Turns(Gate(self.sessions, self.eligible, self._send_in_turn, self.fail))
         self.last_id = 0
+        #: Whether too much waits for the child.
+        self.crowded = False
         self.level: str | None = None
         self.subscriptions = Subscriptions()
         self.tasks = Tasks()
@@ -175,6 +177,12 @@ class Conversation:
     def succeed(attachment: Attachment, identity: bytes, result: Text = b"{}") -> list[Command]:
         """Answer a request of a host with a result of the daemon's own."""
         return [*attachment.answer(identity, jsonrpc.result_line(identity, result))]
+
+    def turn_down(self, attachment: Attachment, identity: bytes) -> list[Command]:
+        """Refuse a request because too much waits for the child already (``crowded``)."""
+        trouble = "is not reading" if self.ready else "is not ready"
+        text = f"server '{self.server}' {trouble}, and too much waits for it already; try again later"
+        return self.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, {"reason": "server_not_reading"})
 
     # Towards the child
 

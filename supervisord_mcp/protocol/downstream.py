@@ -135,6 +135,8 @@ class Downstream:
     def _pass_on(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         if attachment.greeting is Greeting.NONE:
             return self._talk.fail(attachment, identity, jsonrpc.INVALID_REQUEST, "initialize comes first")
+        if self._talk.crowded:
+            return self._talk.turn_down(attachment, identity)
         if not self._talk.ready:
             return self._talk.hold(attachment, message, identity)
         return self._talk.forward(attachment, message, identity)
@@ -167,8 +169,9 @@ class Downstream:
         attachment.client = said.client
         attachment.greeting = Greeting.ASKED
         attachment.era = "legacy"
+        attachment.asking = identity
         if self._talk.discovery.handshake is None:
-            return self._talk.hold(attachment, message, identity)
+            return [Remember(attachment.key), *self._talk.hold(attachment, message, identity)]
         return self._talk.greet(attachment, identity)
 
     def _set_level(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
@@ -207,7 +210,7 @@ class Downstream:
     def _initialized(self, attachment: Attachment) -> list[Command]:
         owed = attachment.confirmed()
         if not attachment.done:
-            return []
+            return [Remember(attachment.key)] if attachment.greeted else []
         return [Remember(attachment.key), *owed, *self._talk.callbacks.host_ready()]
 
     def _cancelled(self, attachment: Attachment, message: Message) -> list[Command]:

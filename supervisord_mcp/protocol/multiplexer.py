@@ -14,7 +14,7 @@ from supervisord_mcp.protocol import jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import Attachment, State
 from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.catalogue import Catalogue
-from supervisord_mcp.protocol.commands import Command, Demand, SessionKey
+from supervisord_mcp.protocol.commands import Command, Demand, Remember, SessionKey
 from supervisord_mcp.protocol.conversation import Conversation, Entropy
 from supervisord_mcp.protocol.downstream import Downstream
 from supervisord_mcp.protocol.eras.modern_child import ModernChild
@@ -87,6 +87,15 @@ class Multiplexer:
         """How much is held for a child that is not ready yet, in bytes."""
         return self._talk.held.size
 
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits for the child that further requests for it are refused; set by who counts it."""
+        return self._talk.crowded
+
+    @crowded.setter
+    def crowded(self, value: bool) -> None:
+        self._talk.crowded = value
+
     def state(self, key: SessionKey) -> State:
         """Return what is worth keeping of a session over a death of the daemon."""
         return self._talk.sessions[key].state(self._talk.subscriptions.of(key))
@@ -132,10 +141,12 @@ class Multiplexer:
     def fail_session(self, key: SessionKey, text: str, data: Any = None) -> list[Command]:
         """Answer everything a host waits for with an error; it stays attached."""
         attachment = self._talk.sessions[key]
+        commands: list[Command] = []
         if any(message.method == "initialize" for message in self._talk.held.drop(key)):
             attachment.refused()
+            commands.append(Remember(key))
         self._talk.turns.drop(key)
-        commands = [*self._modern.dismiss(key), *self._cancel_all(attachment, text), *self._talk.bridge.leave(key)]
+        commands += [*self._modern.dismiss(key), *self._cancel_all(attachment, text), *self._talk.bridge.leave(key)]
         for identity in list(attachment.open):
             self._talk.subscriptions.cancel(key, identity)
             commands += self._talk.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text, data)
@@ -212,6 +223,7 @@ class Multiplexer:
                 continue
             if message.method == "initialize":
                 attachment.refused()
+                commands.append(Remember(held.session))
             commands += self._talk.fail(attachment, message.id, jsonrpc.INTERNAL_ERROR, text, data)
         return commands
 

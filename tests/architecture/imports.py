@@ -13,10 +13,12 @@ from tests.architecture.source import PACKAGE, Import, Module, Project, Violatio
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
-    frozenset({"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "endpoint", "facts"}),
+    frozenset(
+        {"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "hangup", "endpoint", "facts"}
+    ),
     frozenset({"packages", "catalogues", "verdicts", "logs", "journal", "metrics", "reasons", "examination", "probes"}),
     frozenset({"doctor", "launch", "session", "conduit", "remarks"}),
-    frozenset({"blueprint", "explanation"}),
+    frozenset({"blueprint", "explanation", "congestion"}),
     frozenset({"server"}),
     frozenset({"reports"}),
     frozenset({"housing"}),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 
 import pytest
@@ -14,6 +16,8 @@ from tests.kit.fhost import Host
 
 pytestmark = pytest.mark.bwrap
 MIB = 1 << 20
+#: Far below the write time-out, after which a server that does not read is ended.
+SOON = 10.0
 #: What an allocator and the pipes themselves may hold beside the two limits.
 SLACK = 12 * MIB
 SETTINGS = {"max_message": "1M", "client_buffer": "1M"}
@@ -90,3 +94,33 @@ async def test_many_hosts_with_moderate_traffic() -> None:
         after = probe.fd_table(await d.pid())
         assert abs(len(after) - len(before)) <= 1
         assert (await d.server("s"))["sessions"] == 20
+
+
+@bounded(60)
+async def test_a_server_that_stops_reading_holds_back_only_the_host_that_fills_its_pipe() -> None:
+    async with daemon(fake("s")) as d:
+        c, e, g = await d.connected("s"), await d.connected("s"), await d.connected("s")
+        stopped = (await d.instances("s"))[0]["pid"]
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            for number in range(40):
+                c.post_call("echo", id=number + 10, value="z" * 200_000)
+            await e.wait(lambda: c.unsent < 36 * 200_000, "that the first calls are taken")
+            assert (await e.request("ping", timeout=SOON)).result == {}
+            assert (await e.request("logging/setLevel", {"level": "info"}, timeout=SOON)).result == {}
+            waiting = e.post_call("echo", id=77, value="waits")
+            e.notify("notifications/cancelled", {"requestId": 77})
+            assert (await e.request("ping", timeout=SOON)).result == {}
+            g.close_stdin()
+            assert await g.exit_status(SOON) == 0
+            newcomer = d.host("s")
+            await newcomer.handshake(timeout=SOON)
+            assert (await newcomer.request("ping", timeout=SOON)).result == {}
+            c.close_stdin()
+            assert await c.exit_status(SOON) == 0
+            assert (await d.server("s"))["sessions"] == 2
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert (await newcomer.call("echo", value="on")).text == "on"
+        assert not waiting.done()
+        assert len(d.journal("s").runs()) == 1

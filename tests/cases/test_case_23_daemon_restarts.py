@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
 from tests.kit import probe
 from tests.kit.bounded import bounded
 from tests.kit.daemon import daemon, fake
+from tests.kit.fhost import hello
 
 pytestmark = pytest.mark.bwrap
 BACK = 8.0
@@ -117,3 +119,24 @@ async def test_a_host_that_ends_while_there_is_no_daemon() -> None:
         await d.kill()
         host.close_stdin()
         assert await host.exit_status(BACK) == 0
+
+
+@pytest.mark.parametrize("hasty", [False, True])
+@bounded(90)
+async def test_a_handshake_that_is_open_is_answered_by_the_next_daemon(hasty: bool) -> None:
+    slow: dict[str, Any] = {"init_delay": 2000, "strict_init": True, "strict_order": True}
+    async with daemon(fake("s", scripts=[slow, slow, {}], **slow)) as d:
+        host = d.host("s")
+        greeting = host.post("initialize", hello())
+        if hasty:
+            host.notify("notifications/initialized")
+        await d.journal("s").wait(lambda j: j.requests("initialize"), 20)
+        await d.kill()
+        await d.journal("s").wait(lambda j: len(j.requests("initialize")) == 2, 20)
+        await d.kill()
+        answer = await host.answer_of(greeting, timeout=30)
+        assert answer.error is None, answer.error
+        if not hasty:
+            host.notify("notifications/initialized")
+        assert (await host.call("echo", value="on", timeout=BACK)).text == "on"
+        assert len(host.answers) == 2

@@ -83,9 +83,13 @@ def test_the_slow_state_survives(done: bool) -> None:
     assert kept.uris == ["u:1"]
 
 
-def test_a_handshake_that_was_not_answered_does_not_survive() -> None:
-    attachment = Attachment(1, Greeting.ASKED, version="2025-06-18")
-    assert attachment.state([]) == State()
+def test_a_handshake_that_was_not_answered_is_kept_with_its_id_until_it_is_done() -> None:
+    attachment = Attachment(1, Greeting.ASKED, version="2025-06-18", asking=b'"a"')
+    assert attachment.state([]) == State(version="2025-06-18", asking='"a"')
+    attachment.confirmed()
+    assert attachment.state([]) == State(version="2025-06-18", initialized=True, asking='"a"')
+    attachment.welcomed()
+    assert attachment.state([]) == State(version="2025-06-18", initialized=True)
     assert not Attachment.restored(1, State()).greeted
 
 

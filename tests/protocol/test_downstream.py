@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.catalogue import Catalogue
-from supervisord_mcp.protocol.commands import Demand
+from supervisord_mcp.protocol.commands import Demand, Remember
 from supervisord_mcp.protocol.framing import Oversized
 from tests.kit.conversation import (
     Talk,
@@ -32,6 +33,64 @@ KNOWN = Catalogue(
 
 
 # The handshake
+
+
+def test_a_handshake_that_waits_for_the_child_is_kept_until_it_is_answered_or_refused() -> None:
+    with Talk() as talk:
+        a = talk.joins("a")
+        params = '{"protocolVersion":"2025-06-18","capabilities":{"roots":{}}}'
+        line = f'{{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{params}}}'
+        commands = talk.mux.from_session(a.key, line.encode())
+        assert commands[0] == Remember(a.key)
+        state = talk.mux.state(a.key)
+        assert (state.version, state.capabilities, state.asking) == ("2025-06-18", {"roots": {}}, '"hello"')
+        commands = talk.mux.from_session(a.key, b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        assert commands == [Remember(a.key)]
+        assert talk.mux.state(a.key).initialized
+        refused = talk.mux.fail_held("no child")
+        assert refused[0] == Remember(a.key)
+        talk._apply(refused)
+        a.hears(error("hello", -32603))
+        assert talk.mux.state(a.key) == State()
+
+
+def test_a_host_is_not_said_to_be_ready_before_its_handshake() -> None:
+    with Talk() as talk:
+        a = talk.joins("a")
+        assert talk.mux.from_session(a.key, b'{"jsonrpc":"2.0","method":"notifications/initialized"}') == []
+
+
+# A child that does not read
+
+
+def test_where_too_much_waits_only_what_the_child_would_get_is_refused() -> None:
+    with Talk(known=KNOWN) as talk:
+        talk.child_runs({"logging": {}})
+        (a,) = talk.hosts("a")
+        talk.mux.crowded = True
+        assert talk.mux.crowded
+        a.says(call(1), request(2, "ping"), request(3, "logging/setLevel", {"level": "info"}))
+        refused = a.hears(error(1, -32603))["error"]
+        assert "is not reading" in refused["message"]
+        assert refused["data"] == {"reason": "server_not_reading"}
+        a.hears(result(2), result(3))
+        talk.server.hears(request(..., "logging/setLevel", ...))
+        b = talk.joins("b")
+        b.greets()
+        talk.mux.crowded = False
+        a.says(call(4))
+        talk.server.answers(talk.server.hears(call(...)))
+        a.hears(result(4, ...))
+
+
+def test_where_too_much_waits_for_a_start_the_refusal_says_so() -> None:
+    with Talk(known=KNOWN) as talk:
+        a = talk.joins("a")
+        a.greets()
+        talk.mux.crowded = True
+        a.says(call(1), request(2, "tools/list"))
+        assert "is not ready" in a.hears(error(1, -32603))["error"]["message"]
+        a.hears(result(2, ...))
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,8 @@ class ModernHosts:
         if message.method is None:
             return [Note("host", "a host of the modern era answered a request, which nobody asks it")]
         if message.id is not None:
+            if self._talk.crowded and message.method != "server/discover":
+                return self._talk.turn_down(attachment, message.id)
             return self._request(attachment, message, message.id)
         if message.method == "notifications/cancelled":
             return self._cancelled(attachment, message)

@@ -67,6 +67,16 @@ def test_nothing_crosses_and_nothing_is_left(seed: int, moves: int, rules: Rules
     throng.go()
 
 
+def test_where_too_much_waits_for_the_child_requests_are_refused() -> None:
+    with Talk(known=KNOWN) as talk:
+        a = talk.joins("a")
+        a.says(modern_call(1))
+        talk.mux.crowded = True
+        a.says(modern_call(2), modern(3, "server/discover"))
+        assert "too much waits" in a.hears(error(2, -32603))["error"]["message"]
+        a.hears(result(3, ...))
+
+
 # The era of a host (6.9)
 
 
