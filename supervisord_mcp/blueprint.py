@@ -37,6 +37,10 @@ def _forget(_verdict: Verdict) -> None:
     """Keep nothing."""
 
 
+def _always() -> None:
+    """Nothing is against it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Blueprint:
     """What an instance is made of: its name, its rules, and how a child of it is started.
@@ -77,12 +81,16 @@ class Blueprint:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What an instance shares with all others."""
+    """What an instance shares with all others.
+
+    ``may_start`` is asked before each start of a child, and raises `SmcpError` where this daemon is not to start any.
+    """
 
     tasks: TaskGroup
     observers: Observers
     catalogues: Catalogues
     verdicts: Verdicts
+    may_start: Callable[[], None] = _always
 
 
 def policy_of(config: ServerConfig) -> Policy:

@@ -215,6 +215,7 @@ class Supervisor:
             # One that holds a lock or a port must be gone before its successor starts.
             for old in [old for old in self._leaving if replace(old.key, digest=key.digest) == key]:
                 await old.rested()
+            self._around.may_start()
             told = False
 
             def installing() -> None:
