@@ -20,6 +20,7 @@ from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.eras.probe import Terms, Verdict
 from supervisord_mcp.runtimes.base import Child
+from supervisord_mcp.stopped import Stopped
 from supervisord_mcp.verdicts import Verdicts
 
 _log = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ class Surroundings:
     observers: Observers
     catalogues: Catalogues
     verdicts: Verdicts
+    stopped: Stopped
     may_start: Callable[[], None] = _always
 
 

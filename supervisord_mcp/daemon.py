@@ -41,6 +41,7 @@ from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.landlock import places
 from supervisord_mcp.runtimes.process import secure_standard_fds
 from supervisord_mcp.shim import pointer_file
+from supervisord_mcp.stopped import Stopped
 from supervisord_mcp.supervisor import Supervisor
 from supervisord_mcp.verdicts import Verdicts
 
@@ -145,6 +146,7 @@ class Daemon:
                 self._observers,
                 Catalogues(self._paths.catalogue_dir),
                 Verdicts(self._paths.verdicts_file),
+                Stopped(self._paths.stopped_file),
                 # Asked for nothing before the listener is there: `start_eager` is below.
                 lambda: self._check_place(endpoint, listener),
             )

@@ -591,6 +591,35 @@ async def test_after_its_death_hosts_go_on_and_nothing_runs_twice() -> None:
         assert host.garbage == []
 
 
+@pytest.mark.parametrize("end", ["death", "down"])
+@bounded(LIMIT)
+async def test_what_a_person_stopped_stays_stopped_over_its_end(end: str) -> None:
+    async with daemon(bare("s"), bare("e", entry={"start": "eager"})) as d:
+        host = await d.connected("s")
+        assert (await host.call("echo", value="x")).text == "x"
+        await d.in_state("e", "RUNNING")
+        await d.control("stop", names=["s", "e"])
+        runs = [len(d.journal(name).runs()) for name in ("s", "e")]
+        if end == "death":
+            await d.kill()
+            await is_back(d)
+        else:
+            assert d.process is not None
+            pid = d.process.pid
+            await d.control("down")
+            assert await d.ended(pid) == 0
+            await d.start()
+            host = await d.connected("s")
+        error = (await host.call("echo")).error
+        assert error is not None
+        assert error["data"] == {"reason": "server_stopped"}
+        assert [len(d.journal(name).runs()) for name in ("s", "e")] == runs
+        await d.control("start", names=["s", "e"])
+        assert (await host.call("echo", value="y")).text == "y"
+        await d.in_state("e", "RUNNING")
+        assert not (d.home / "state" / "stopped.json").exists()
+
+
 @bounded(LIMIT)
 async def test_half_a_line_to_a_host_is_repaired() -> None:
     async with daemon(bare("s")) as d:

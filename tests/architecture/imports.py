@@ -14,7 +14,20 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
     frozenset({"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "endpoint", "facts"}),
-    frozenset({"packages", "catalogues", "verdicts", "logs", "journal", "metrics", "reasons", "examination", "probes"}),
+    frozenset(
+        {
+            "packages",
+            "catalogues",
+            "verdicts",
+            "stopped",
+            "logs",
+            "journal",
+            "metrics",
+            "reasons",
+            "examination",
+            "probes",
+        }
+    ),
     frozenset({"doctor", "launch", "session", "conduit", "remarks"}),
     frozenset({"blueprint", "explanation"}),
     frozenset({"server"}),
