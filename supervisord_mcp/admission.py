@@ -27,6 +27,7 @@ from supervisord_mcp.protocol.profiles import Profile, Root, wants_roots, words_
 from supervisord_mcp.protocol.threshold import Decided, Threshold, Unknown
 from supervisord_mcp.protocol.threshold import Outcome as OfThreshold
 from supervisord_mcp.session import Session
+from supervisord_mcp.shim import home_directory
 from supervisord_mcp.supervisor import Supervisor
 
 NO_PROJECT = (
@@ -222,15 +223,27 @@ class Admission:
 
     def _admit(self, admitted: Admitted) -> None:
         if self._needs_project:
-            assert admitted.project is not None
-            project = os.path.realpath(admitted.project)
-            if not os.path.isdir(project):
-                raise SmcpError(f"the host's root {admitted.project} is not a directory of this machine")
-            self._session.facts = replace(self._session.facts, project=project)
+            self._session.facts = replace(self._session.facts, project=self._project(admitted.paths))
         state = admitted.state
         roots = admitted.roots if wants_roots(state.capabilities) else None
         profile = self._profile(Decided("legacy", state.version, state.capabilities), roots)
         self._move_in(profile, state, admitted.lines)
+
+    def _project(self, roots: tuple[str, ...]) -> str:
+        """Return the first root that is a project. Raise `SmcpError` if none is.
+
+        As from everywhere else (`shim.find_project`), HOME and / are none: a host that was started nowhere names them.
+        """
+        facts = self._session.facts
+        never = {"/", os.path.realpath(home_directory(facts.environ, os.getuid()))}
+        for root in roots:
+            if (path := os.path.realpath(root)) not in never and os.path.isdir(path):
+                return path
+        told = ", ".join(roots)
+        raise SmcpError(
+            f"{NO_PROJECT.format(facts.server, facts.server)}\n"
+            f"The host works on {told}: HOME, / and what is no directory of this machine are not taken for a project."
+        )
 
     def _move_in(self, profile: Profile | None, state: State | None, lines: Iterable[bytes]) -> None:
         session = self._session

@@ -20,6 +20,7 @@ from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.eras.probe import Terms, Verdict
 from supervisord_mcp.runtimes.base import Child
+from supervisord_mcp.stopped import Stopped
 from supervisord_mcp.verdicts import Verdicts
 
 _log = logging.getLogger(__name__)
@@ -35,6 +36,10 @@ class Spawning:
 
 def _forget(_verdict: Verdict) -> None:
     """Keep nothing."""
+
+
+def _always() -> None:
+    """Nothing is against it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +82,17 @@ class Blueprint:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What an instance shares with all others."""
+    """What an instance shares with all others.
+
+    ``may_start`` is asked before each start of a child, and raises `SmcpError` where this daemon is not to start any.
+    """
 
     tasks: TaskGroup
     observers: Observers
     catalogues: Catalogues
     verdicts: Verdicts
+    stopped: Stopped
+    may_start: Callable[[], None] = _always
 
 
 def policy_of(config: ServerConfig) -> Policy:

@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from msgspec import Raw
 
 from supervisord_mcp import __version__, interview
+from supervisord_mcp.admission import NO_PROJECT
 from supervisord_mcp.caller import Caller, calling
 from supervisord_mcp.errors import FramingError, SmcpError
 from supervisord_mcp.facts import Facts, Whence
@@ -244,6 +245,9 @@ class Connection:
     async def _caller(self, operation: Tools | Call) -> AsyncIterator[tuple[ManagedServer, Caller]]:
         supervisor = self._office.supervisor
         facts = self._facts(operation.name, operation.project)
+        if facts.project is None and supervisor.scope(facts) == "project":
+            text = NO_PROJECT.format(facts.server, facts.server)
+            raise SmcpError(text, remedy="Run this command inside a project, or with --project DIRECTORY.")
         key = supervisor.next_key()
         instance = supervisor.house(supervisor.plan(facts), facts, key)
         async with calling(instance, key, lambda: supervisor.released(instance)) as caller:

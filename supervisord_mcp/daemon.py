@@ -27,7 +27,7 @@ from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import Paths, create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
 from supervisord_mcp.endpoint import Endpoint
-from supervisord_mcp.errors import ConfigError, Problem, SmcpError
+from supervisord_mcp.errors import ConfigError, DaemonAliveError, LaunchError, Problem, SmcpError
 from supervisord_mcp.launch import Launcher, Told, make_runtimes
 from supervisord_mcp.listener import Greeting, Listener
 from supervisord_mcp.logs import ServerLog
@@ -41,6 +41,7 @@ from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.landlock import places
 from supervisord_mcp.runtimes.process import secure_standard_fds
 from supervisord_mcp.shim import pointer_file
+from supervisord_mcp.stopped import Stopped
 from supervisord_mcp.supervisor import Supervisor
 from supervisord_mcp.verdicts import Verdicts
 
@@ -107,6 +108,8 @@ class Daemon:
         self._needed_at = self._started
         self._ending = anyio.Event()
         self._socket_trouble = ""
+        #: Whether another daemon has the place of this one.
+        self._displaced = False
         self._observers = Observers()
         self._logs = ServerLogs(paths.log_dir)
         self._logs.configure(loaded.config)
@@ -139,7 +142,13 @@ class Daemon:
         self._launcher = self._make_launcher()
         async with anyio.create_task_group() as tasks:
             around = Surroundings(
-                tasks, self._observers, Catalogues(self._paths.catalogue_dir), Verdicts(self._paths.verdicts_file)
+                tasks,
+                self._observers,
+                Catalogues(self._paths.catalogue_dir),
+                Verdicts(self._paths.verdicts_file),
+                Stopped(self._paths.stopped_file),
+                # Asked for nothing before the listener is there: `start_eager` is below.
+                lambda: self._check_place(endpoint, listener),
             )
             self._supervisor = Supervisor(self._config, self._launcher, around, self._logs)
             self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
@@ -169,7 +178,8 @@ class Daemon:
             systemd.notify("STOPPING=1")
             listener.close()
             endpoint.close_socket()
-            self._reception.close_all()
+            if not self._displaced:
+                self._reception.close_all()
             with anyio.move_on_after(LAST_PATIENCE + 3 * self._longest_grace()):
                 await self._supervisor.shut_down()
             stop_reaping()
@@ -334,6 +344,9 @@ class Daemon:
         try:
             if endpoint.rebind_if_lost():
                 listener.listen_on(endpoint.socket)
+            self._reception.keep_records()
+        except DaemonAliveError as error:
+            self._give_way(str(error), listener)
         except SmcpError as error:
             # Hosts that are connected do not need the socket.
             if str(error) != self._socket_trouble:
@@ -341,6 +354,21 @@ class Daemon:
             self._socket_trouble = str(error)
         else:
             self._socket_trouble = ""
+
+    def _give_way(self, why: str, listener: Listener) -> None:
+        """Leave everything to the daemon that owns the directory now: two would run two children of every server."""
+        if self._displaced or self._ending.is_set():
+            return
+        self._displaced = True
+        listener.close()
+        self._reception.hand_over()
+        self._end(f"its directory was deleted, and another one has the place: {why}")
+
+    def _check_place(self, endpoint: Endpoint, listener: Listener) -> None:
+        """Look whether this is still the daemon, before a child is started that another one may start as well."""
+        self._look_at_socket(endpoint, listener)
+        if self._displaced:
+            raise LaunchError("another daemon has taken the place of this one", retryable=False)
 
     def _stay(self) -> None:
         """A person wants this daemon, whoever started it."""

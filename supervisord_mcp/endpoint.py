@@ -71,13 +71,15 @@ class Endpoint:
     def rebind_if_lost(self) -> bool:
         """Bind again if the socket file was deleted, and return whether it was: then ``socket`` is a new one.
 
+        The lock, and the directory of both, are made again where they were deleted.
+
         A node of somebody else in its place stays, unless it is a socket on which nobody listens. Raise
         `DaemonAliveError` if the lock file was deleted and another daemon has made itself the owner since.
         """
         if self.socket.fileno() < 0:
             return False
         _make_private(self.directory)
-        if not _is_same(self._lock, os.path.join(self.directory, LOCK_NAME)):
+        if not self._holds_lock():
             lock = _take_lock(self.directory)
             os.close(self._lock)
             self._lock = lock
@@ -101,7 +103,8 @@ class Endpoint:
         if self.socket.fileno() >= 0:
             if _identify(self.path) == self._node:
                 os.unlink(self.path)
-            self._remove_pointer()
+            if self._holds_lock():
+                self._remove_pointer()  # else it is that of another daemon in the same directory
             self.socket.close()
 
     def close(self) -> None:
@@ -110,6 +113,10 @@ class Endpoint:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _holds_lock(self) -> bool:
+        """Whether the lock that we hold is the one that others see: the directory may be another by now."""
+        return _is_same(self._lock, os.path.join(self.directory, LOCK_NAME))
 
     def _bind(self) -> socket.socket:
         found = _identify(self.path)
@@ -246,7 +253,7 @@ def _is_stale(path: str) -> bool:
 def _identify(path: str) -> tuple[int, int] | None:
     try:
         found = os.lstat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
 

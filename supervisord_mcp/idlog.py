@@ -50,6 +50,13 @@ class IdLog:
             self._rewrite()
         self._size = len(data)
 
+    def renew(self) -> None:
+        """Write the file anew, where somebody deleted it."""
+        self.close()
+        self._size = 0
+        if self.waiting or self.answered:
+            self._rewrite()
+
     def close(self) -> None:
         """Close the file. Idempotent."""
         if self._file >= 0:

@@ -82,9 +82,7 @@ class Journal:
     def __init__(self, base: str, memory: mmap.mmap) -> None:
         self.degraded: str | None = None
         self._base = base
-        self._memory = memory
-        self._words = memoryview(memory).cast("Q")
-        self._region = memoryview(memory)[_START:]
+        self._map(memory)
         self._end = self._consumed = self._part = 0
         self._settled = True
         self._slots: dict[bytes, int] = {}
@@ -93,6 +91,9 @@ class Journal:
         self._answered: list[int] = []
         self._log = IdLog(f"{base}.ids")
         self._part_file = -1
+        self._state: dict[str, Any] | None = None
+        #: Whether a part of a line is nowhere any more.
+        self._torn = False
         self._closed = False
 
     @property
@@ -215,12 +216,40 @@ class Journal:
 
     def record(self, state: dict[str, Any]) -> None:
         """Keep the slow state of the session: what the next daemon must know besides requests."""
+        self._state = state
         if self._closed or self.degraded:
             return
         try:
             replace_file(f"{self._base}.json", msgspec.json.encode(state))
         except OSError as error:
             self._degrade(error)
+
+    def renew(self) -> None:
+        """Write the record anew if somebody deleted its file; where that is not possible it is ``degraded``.
+
+        What could not be written only since then is in it, so it is not ``degraded`` any more. Not to be called between
+        `read` and `settle`.
+        """
+        if self._closed or self._torn or _node(f"{self._base}.map") == self._node:
+            return
+        try:
+            os.makedirs(os.path.dirname(self._base), mode=0o700, exist_ok=True)
+            _unlink(self._base)
+            self._log.renew()
+            self._renew_part()
+            if self._state is not None:
+                replace_file(f"{self._base}.json", msgspec.json.encode(self._state))
+            memory = _new_file(f"{self._base}.map")
+        except OSError as error:
+            self._degrade(error)
+            return
+        # What makes it a record comes last: a death before that leaves none.
+        memory[len(_MAGIC) :] = self._memory[len(_MAGIC) :]
+        memory[_LOST] = 0
+        memory[: len(_MAGIC)] = _MAGIC
+        self._unmap()
+        self._map(memory)
+        self.degraded = None
 
     def remove(self) -> None:
         """The session is over: nothing of it is kept. Idempotent."""
@@ -234,11 +263,32 @@ class Journal:
             os.close(self._part_file)
             self._part_file = -1
         self._log.close()
+        self._unmap()
+
+    # Inside
+
+    def _map(self, memory: mmap.mmap) -> None:
+        self._node = _node(f"{self._base}.map")
+        self._memory = memory
+        self._words = memoryview(memory).cast("Q")
+        self._region = memoryview(memory)[_START:]
+
+    def _unmap(self) -> None:
         self._words.release()
         self._region.release()
         self._memory.close()
 
-    # Inside
+    def _renew_part(self) -> None:
+        if self._part_file < 0:
+            return
+        new = open_private(f"{self._base}.part", os.O_RDWR)
+        try:
+            write_all(new, os.pread(self._part_file, self._part, 0), 0)
+        except OSError:
+            os.close(new)
+            raise
+        os.close(self._part_file)
+        self._part_file = new
 
     def _store(self, skipping: bool) -> None:
         self._words[_STATE] = self._consumed | self._part << _PART_SHIFT | (_SKIPPING if skipping else 0)
@@ -259,6 +309,7 @@ class Journal:
             write_all(self._part_file, part, self._part)
         except OSError as error:
             self._degrade(error)
+            self._torn = True
         self._part += len(part)
         self._consumed = self._end
         self._store(skipping)
@@ -319,7 +370,7 @@ class Journal:
             if identity is not None:
                 self._fresh.add(identity)
         pending = (*self._slots, *self._log.waiting.elements())
-        state = _read_state(f"{self._base}.json")
+        state = self._state = _read_state(f"{self._base}.json")
         return Recovered(pending, tuple(unprocessed), partial, skipping, self.mid_output, state)
 
     def _restore_ids(self) -> Counter[bytes]:
@@ -397,6 +448,14 @@ def _open_file(path: str) -> mmap.mmap:
     for page in range(0, _SIZE, mmap.PAGESIZE):
         memory[page] = memory[page]
     return memory
+
+
+def _node(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _read_state(path: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from supervisord_mcp.config.protected import ALWAYS, IF_THERE, remaining
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
 from supervisord_mcp.config.variables import Variables
 from supervisord_mcp.egress.rules import Egress, parse_rules
-from supervisord_mcp.errors import ConfigError, LaunchError, Problem
+from supervisord_mcp.errors import ConfigError, LaunchError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.packages.installer import Installed, Packages
 from supervisord_mcp.packages.phase import Grants, Surroundings
@@ -357,8 +357,7 @@ def _policy(name: str, calls: SystemCalls, origin: Origin) -> Policy:
     try:
         return Policy(families, calls.userns, calls.ptrace, frozenset(calls.deny), calls.audit)
     except ValueError as error:
-        key = f"servers.{name}.seccomp.deny"
-        raise ConfigError((Problem(str(origin.file), origin.line, key, str(error)),)) from None
+        raise ConfigError((origin.problem(name, ("seccomp", "deny"), str(error)),)) from None
 
 
 def _mount(path: str, access: Access, written: ConfiguredMount) -> Mount:

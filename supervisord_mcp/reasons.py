@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from supervisord_mcp.errors import LaunchError, SmcpError
+from supervisord_mcp.errors import FatalServerError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.policy.lifecycle import ENDING, After, Lifecycle, State
 from supervisord_mcp.runtimes.base import ExitStatus
 
@@ -87,6 +87,8 @@ def failure(server: str, life: Lifecycle, known: SmcpError | None, now: float, p
         return error
     told = LaunchError(error.message, remedy="\n".join(filter(None, (error.remedy, note))))
     told.code, told.exit_status = error.code, error.exit_status
+    if life.state in (State.BACKOFF, State.ASLEEP) and told.exit_status == FatalServerError.exit_status:
+        told.exit_status = NotRunningError.exit_status  # it has not given up
     return told
 
 

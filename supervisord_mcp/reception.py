@@ -48,6 +48,7 @@ class Reception:
         self._sessions: dict[int, Session] = {}
         self._where: dict[int, ManagedServer] = {}
         self._tokens: dict[int, str] = {}
+        self._journals: dict[int, Journal] = {}
         self._missing = set(leftovers(directory))
         self._loop.call_later(RETURN_PATIENCE, self._forget_missing)
 
@@ -74,6 +75,23 @@ class Reception:
             if (instance := self._where.get(session.key)) is not None:
                 instance.fail_session(session.key, "the smcp daemon was stopped", "daemon_stopped")
             session.finish(0, text)
+
+    def keep_records(self) -> None:
+        """Write down again what is kept of the sessions, where somebody deleted it."""
+        for journal in self._journals.values():
+            journal.renew()
+
+    def hand_over(self) -> None:
+        """Leave every session to another daemon: once this one has ended, without a verdict, the shims go there."""
+        text = "the smcp daemon was restarted while this request was open; it is not sent again"
+        for session in list(self._sessions.values()):
+            if (instance := self._where.pop(session.key, None)) is not None:
+                instance.fail_session(session.key, text, "daemon_restarted")
+                if not session.closed:
+                    instance.detach(session.key)
+            # What the host says from now on is for the other one.
+            session.pause()
+        self.keep_records()
 
     # Coming
 
@@ -148,7 +166,7 @@ class Reception:
         session = Session(key, facts, wires, journal, Limits(daemon.max_message, daemon.client_buffer))
         session.on_end = self._gone
         session.on_roots = self._rooted
-        self._sessions[key], self._tokens[key] = session, token
+        self._sessions[key], self._tokens[key], self._journals[key] = session, token, journal
         # A shim that is gone already is noticed by the session, like one that leaves later.
         with suppress(OSError):
             greeting.connection.send(hello.accept_line(token))
@@ -175,7 +193,7 @@ class Reception:
     # Going
 
     def _gone(self, session: Session, reason: str) -> None:
-        del self._sessions[session.key], self._tokens[session.key]
+        del self._sessions[session.key], self._tokens[session.key], self._journals[session.key]
         instance = self._where.pop(session.key, None)
         if instance is not None:
             instance.detach(session.key)

@@ -19,7 +19,6 @@ from supervisord_mcp.launch import Launch, Launcher
 from supervisord_mcp.logs import ServerLog, TaggedLog
 from supervisord_mcp.observer import Event
 from supervisord_mcp.policy import reload
-from supervisord_mcp.policy.holds import FREE, Hold
 from supervisord_mcp.policy.sharing import InstanceKey, instance_key
 from supervisord_mcp.protocol.callbacks import Shared
 from supervisord_mcp.protocol.catalogue import Catalogue
@@ -51,8 +50,9 @@ class Supervisor:
         self._asked: set[ManagedServer] = set()
         #: The servers for which nothing could be started at the last try, with the reason.
         self._unresolved: dict[str, str] = {}
-        #: The servers that a person stopped, and where: an instance made there for a host is not started by it.
-        self._held: dict[str, Hold] = {}
+        #: What a person stopped, and where: an instance made there for a host is not started by it.
+        self._stopped = around.stopped
+        self._stopped.keep(config.servers)
         #: The last runs of displaced instances: one of the same key that comes later counts on.
         self._generations: dict[InstanceKey, int] = {}
         self._keys = itertools.count(1)
@@ -195,7 +195,7 @@ class Supervisor:
         tag = self._tag(key)
         log = TaggedLog(self._logs[key.server], tag) if tag else self._logs[key.server]
         instance = ManagedServer(self._blueprint(key, launch), self._around, log, known)
-        if self._hold(key.server).holds(key.project):
+        if self._stopped.hold(key.server).holds(key.project):
             instance.stop()
         return instance
 
@@ -215,6 +215,7 @@ class Supervisor:
             # One that holds a lock or a port must be gone before its successor starts.
             for old in [old for old in self._leaving if replace(old.key, digest=key.digest) == key]:
                 await old.rested()
+            self._around.may_start()
             told = False
 
             def installing() -> None:
@@ -337,14 +338,14 @@ class Supervisor:
         instances: list[ManagedServer] = []
         failures: list[tuple[str, SmcpError]] = []
         for name in names:
-            held = self._hold(name).holds(whence.project)
+            held = self._stopped.hold(name).holds(whence.project)
             try:
                 instances += self._subjects(name, whence, always=verb is ManagedServer.start)
             except SmcpError as error:
                 # One that only a host can start may be started again by hosts, which is all that can be done.
                 if not (held and self._needs_host(name, whence)):
                     failures.append((name, error))
-            self._held[name] = self._hold(name).put(False, whence.project)
+            self._stopped.put(name, False, whence.project)
         for instance in instances:
             verb(instance)
         for instance in instances:
@@ -404,9 +405,6 @@ class Supervisor:
                     remedy="leave out --project",
                 )
 
-    def _hold(self, name: str) -> Hold:
-        return self._held.get(name, FREE)
-
     async def stop(self, names: Iterable[str], whence: Whence = NOWHERE) -> None:
         """Stop servers and wait until nothing of them is left; they stay stopped until asked for by a person.
 
@@ -418,7 +416,7 @@ class Supervisor:
         for name in names:
             leaving = [i for i in self._leaving if i.key.server == name and self._is_about(whence, i.key)]
             stopped += [*self._about(name, whence), *leaving]
-            self._held[name] = self._hold(name).put(True, whence.project)
+            self._stopped.put(name, True, whence.project)
         for instance in stopped:
             instance.stop()
         for instance in stopped:
@@ -441,7 +439,7 @@ class Supervisor:
         plan = reload.diff(self.config.servers, config.servers)
         rules_changed = self.config.daemon != config.daemon
         self.config, self._launcher = config, launcher
-        self._held = {name: hold for name, hold in self._held.items() if name in config.servers}
+        self._stopped.keep(config.servers)
         for name in (*plan.changed, *plan.removed):
             self._unresolved.pop(name, None)
         displaced: list[Displaced] = []
@@ -481,7 +479,7 @@ class Supervisor:
     def _server_status(self, name: str, config: ServerConfig) -> ServerStatus:
         isolation, beyond = self._launcher.isolation(config), self._launcher.beyond(name)
         trouble = self._unresolved.get(name, "")
-        known = reports.Known(isolation, beyond, self._hold(name), self.catalogue_of(name), trouble)
+        known = reports.Known(isolation, beyond, self._stopped.hold(name), self.catalogue_of(name), trouble)
         mine = [(one.instance, one.launch) for key, one in self._housed.items() if key.server == name]
         return reports.server_status(name, config, known, mine)
 

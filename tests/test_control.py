@@ -25,6 +25,7 @@ from supervisord_mcp.runtimes.base import Child
 from tests.kit.bounded import bounded
 from tests.kit.daemon import KIT, PYTHON
 from tests.kit.estate import Estate, estate
+from tests.kit.fhost import hello
 
 LIMIT = 40
 BROKEN: dict[str, Any] = {"command": ["no-such-program-anywhere"], "runtime": "bare"}
@@ -132,7 +133,7 @@ async def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
         assert (error["code"], error["exit"]) == ("launch", 6)
         assert "no-such-program-anywhere" in error["message"]
         error = await command.fail("start", names=["t"])
-        assert (error["code"], error["exit"]) == ("launch", 6)
+        assert (error["code"], error["exit"]) == ("launch", 5), "it is tried again"
         assert "exit 2" in error["message"]
         assert "bad option" in error["message"]
 
@@ -285,6 +286,19 @@ async def test_a_call_works_in_the_project_it_names(tmp_path: Path) -> None:
     async with estate(tmp_path / "home", {"s": entry}) as one:
         result = await one.command().ask("call", name="s", tool="where", project=str(tmp_path))
         assert json.loads(content(result))["cwd"] == str(tmp_path)
+
+
+@pytest.mark.parametrize("op", ["call", "tools"])
+@bounded(LIMIT)
+async def test_without_a_project_a_command_is_told_what_a_host_is(op: str, tmp_path: Path) -> None:
+    entry = {"command": [PYTHON, "-I", "-S", str(KIT / "fserver.py"), "{}", "${project}"], "runtime": "bare"}
+    async with estate(tmp_path / "home", {"s": entry}) as one:
+        error = await one.command().fail(op, name="s", **({"tool": "where"} if op == "call" else {}))
+        guest = one.guest("s")
+        await guest.ask("initialize", hello())
+        assert (await guest.over()).replace("\u2028", "\n") == f"{error['exit']} {error['message']}"
+        assert error["message"].startswith("server 's' works on a project, and the project of this session is not kn")
+        assert (error["code"], error["exit"]) == ("failed", 1)
 
 
 @bounded(LIMIT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import find_paths
 from supervisord_mcp.daemon import ServerLogs, marker_prefix
+from supervisord_mcp.runtimes import proctable
 from tests.kit import probe
 from tests.kit.bounded import bounded
 from tests.kit.daemon import RUN, ControlError, Daemon, Fake, bare, daemon
@@ -32,6 +34,12 @@ HASTY = (
     sys.executable,
     "-c",
     "from supervisord_mcp import daemon; daemon.LOOK_EVERY = 0.1; daemon.main(on_demand=True)",
+)
+#: Runs the daemon as a person does, but so that it does not look around by itself.
+SLEEPY = (
+    sys.executable,
+    "-c",
+    "from supervisord_mcp import daemon; daemon.LOOK_EVERY = 3600; daemon.main(on_demand=False)",
 )
 
 
@@ -287,6 +295,78 @@ async def test_a_directory_that_cannot_be_used_hurts_no_session() -> None:
         run.joinpath("sessions").exists() or (d.home / "away" / "sessions").rename(run / "sessions")
 
 
+def delete(directory: Path) -> None:
+    """Delete a directory in one step: a daemon that is about to write a file there is not in the way."""
+    away = directory.with_name("away")
+    directory.rename(away)
+    shutil.rmtree(away, ignore_errors=True)
+
+
+@bounded(LIMIT)
+async def test_a_directory_that_was_deleted_is_taken_back_with_its_records() -> None:
+    async with hasty(bare("s"), idle_exit="off") as d:
+        host = await d.connected("s")
+        pid = await d.pid()
+        delete(d.socket.parent)
+        while not list(d.socket.parent.glob("sessions/*.map")):
+            await asyncio.sleep(0.02)
+        assert await d.pid() == pid
+        await d.kill()
+        assert (await host.call("echo", value="kept")).text == "kept"
+        assert host.garbage == []
+
+
+def marked(prefix: str) -> list[int]:
+    """Return the living children of a daemon and of any other one of the same directory."""
+    found = []
+    for entry in proctable.entries():
+        text = proctable.environment(entry.pid) if entry.alive else None
+        if text is not None and f"{proctable.MARKER_VARIABLE}={prefix}".encode() in text:
+            found.append(entry.pid)
+    return found
+
+
+@pytest.mark.parametrize("entry", [{"start": "eager"}, {}])
+@bounded(LIMIT)
+async def test_of_two_daemons_the_one_that_lost_its_directory_gives_way(entry: dict[str, str]) -> None:
+    async with daemon(bare("s", entry=entry)) as d:
+        assert d.process is not None
+        old = d.process.pid
+        host = await d.connected("s")
+        assert (await host.call("echo", value="before")).text == "before"
+        delete(d.socket.parent)
+        newcomer = await d.connected("s")
+        assert (await newcomer.call("echo", value="new")).text == "new"
+        assert await d.pid() != old
+        assert await d.ended(old) == 0
+        assert "its directory was deleted, and another one has the place" in d.logs()
+        assert (await host.call("echo", value="on")).text == "on"
+        assert (await newcomer.call("echo", value="still")).text == "still"
+        assert len(host.answers_to('"hello"')) == 1
+        assert host.garbage == []
+        assert (await d.status())["daemon"]["sessions"] == 2
+        assert marked(marker_prefix(find_paths(d.env, os.getuid()))) == [(await d.instances("s"))[0]["pid"]]
+        assert d.socket.exists()
+
+
+@bounded(LIMIT)
+async def test_a_child_is_not_started_where_another_daemon_may_start_it() -> None:
+    """The child of the old daemon is killed by the new one; to start another is when the old one notices."""
+    async with daemon(bare("s"), start=False) as d:
+        await d.start(args=SLEEPY)
+        assert d.process is not None
+        old = d.process.pid
+        host = await d.connected("s")
+        delete(d.socket.parent)
+        newcomer = await d.connected("s")
+        assert (await newcomer.call("echo", value="new")).text == "new"
+        error = (await host.call("echo", value="x")).error
+        assert error is None or error["data"] == {"reason": "daemon_restarted"}
+        assert await d.ended(old) == 0
+        assert (await host.call("echo", value="y")).text == "y"
+        assert len(marked(marker_prefix(find_paths(d.env, os.getuid())))) == 1
+
+
 # The configuration
 
 
@@ -509,6 +589,35 @@ async def test_after_its_death_hosts_go_on_and_nothing_runs_twice() -> None:
         assert len(d.journal("s").requests("initialize", run)) == 1
         assert len(host.answers_to('"hello"')) == 1
         assert host.garbage == []
+
+
+@pytest.mark.parametrize("end", ["death", "down"])
+@bounded(LIMIT)
+async def test_what_a_person_stopped_stays_stopped_over_its_end(end: str) -> None:
+    async with daemon(bare("s"), bare("e", entry={"start": "eager"})) as d:
+        host = await d.connected("s")
+        assert (await host.call("echo", value="x")).text == "x"
+        await d.in_state("e", "RUNNING")
+        await d.control("stop", names=["s", "e"])
+        runs = [len(d.journal(name).runs()) for name in ("s", "e")]
+        if end == "death":
+            await d.kill()
+            await is_back(d)
+        else:
+            assert d.process is not None
+            pid = d.process.pid
+            await d.control("down")
+            assert await d.ended(pid) == 0
+            await d.start()
+            host = await d.connected("s")
+        error = (await host.call("echo")).error
+        assert error is not None
+        assert error["data"] == {"reason": "server_stopped"}
+        assert [len(d.journal(name).runs()) for name in ("s", "e")] == runs
+        await d.control("start", names=["s", "e"])
+        assert (await host.call("echo", value="y")).text == "y"
+        await d.in_state("e", "RUNNING")
+        assert not (d.home / "state" / "stopped.json").exists()
 
 
 @bounded(LIMIT)

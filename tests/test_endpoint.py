@@ -250,6 +250,18 @@ def test_after_its_lock_was_deleted_another_may_be_the_owner(directory: Path) ->
             with pytest.raises(DaemonAliveError):
                 endpoint.rebind_if_lost()
             assert connects(other.path)
+            endpoint.close_socket()
+            assert connects(other.path)
+
+
+def test_the_pointer_of_another_owner_of_the_same_directory_stays(directory: Path, tmp_path: Path) -> None:
+    pointer = tmp_path / "state" / "runtime"
+    with Endpoint(directory, pointer=pointer) as endpoint:
+        subprocess.run(["rm", "-rf", str(directory)], check=True)
+        with Endpoint(directory, pointer=pointer) as other:
+            endpoint.close()
+            assert pointer.read_text() == f"{directory}\n"
+            assert connects(other.path)
 
 
 def test_who_is_not_to_be_found_any_more_keeps_the_lock(directory: Path) -> None:

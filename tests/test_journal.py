@@ -450,6 +450,73 @@ def test_a_directory_that_was_tidied_away(tmp_path: Path) -> None:
     base.remove()
 
 
+@pytest.mark.parametrize("deleted", ["directory", "map"])
+def test_a_record_that_was_deleted_is_written_again(tmp_path: Path, deleted: str) -> None:
+    directory = tmp_path / "sessions"
+    long = b'"%b"' % (b"i" * 100)
+    with probe.LeakGuard():
+        journal = Journal.create(directory, TOKEN)
+        journal.renew()
+        journal.record({"level": "debug"})
+        reading, writing = os.pipe()
+        os.write(writing, request("7", 60_000))
+        tail = 0
+        while tail < 60_000:
+            tail += len(journal.read(reading))
+            journal.settle(tail)
+        for identity in (b"1", long):
+            journal.add(identity)
+        journal.mid_output = True
+        if deleted == "directory":
+            shutil.rmtree(directory)
+        else:
+            next(directory.glob("*.map")).unlink()
+        journal.renew()
+        assert journal.degraded is None
+        journal.add(b"2")
+        journal.add(long + b"2")
+        os.write(writing, b"more")
+        assert journal.read(reading) == b"more"
+        journal.settle(tail + 4)
+        journal.close()
+        again, recovered = Journal.recover(directory, TOKEN)
+        assert sorted(recovered.pending) == sorted([b"1", b"2", long, long + b"2"])
+        assert len(recovered.partial) == tail + 4
+        assert recovered.partial.endswith(b"more")
+        assert (recovered.mid_output, recovered.state) == (True, {"level": "debug"})
+        shutil.rmtree(directory)
+        again.settle(len(recovered.partial))
+        again.renew()
+        again.close()
+        last, recovered = Journal.recover(directory, TOKEN)
+        assert (len(recovered.pending), len(recovered.partial), recovered.state) == (4, tail + 4, {"level": "debug"})
+        last.remove()
+        last.renew()
+        assert list(directory.iterdir()) == []
+        os.close(reading)
+        os.close(writing)
+
+
+def test_a_record_that_cannot_be_written_again_is_degraded(tmp_path: Path) -> None:
+    directory = tmp_path / "sessions"
+    journal = Journal.create(directory, TOKEN)
+    shutil.rmtree(directory)
+    directory.write_text("in the way")
+    journal.renew()
+    assert journal.degraded is not None
+    journal.record({"level": "debug"})
+    for identity in (b"1", b"2", long := b'"%b"' % (b"i" * 100)):
+        journal.add(identity)
+    journal.done(b"1")
+    directory.unlink()
+    journal.renew()
+    assert str(journal.degraded) == "None", "nothing was lost meanwhile"
+    journal.close()
+    again, recovered = Journal.recover(directory, TOKEN)
+    assert (sorted(recovered.pending), recovered.state) == (sorted([b"2", long]), {"level": "debug"})
+    again.close()
+
+
 def test_what_cannot_be_recovered(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Journal.recover(tmp_path, TOKEN)

@@ -72,13 +72,15 @@ def test_a_start_that_waits_for_the_next_call_says_so() -> None:
     error = LaunchError("cannot install x", remedy="Check the network.", unreachable=True)
     told = reasons.failure("files", Lifecycle(State.ASLEEP, since=1.0), error, 1.0)
     assert told.remedy == "Check the network.\nsmcp tries again with the next call"
+    assert told.exit_status == 5
 
 
 def test_a_start_that_is_tried_again_says_so() -> None:
     life = Lifecycle(State.BACKOFF, cause="offline", timer=Timer(1, 104.0))
     told = reasons.failure("files", life, None, 100.0)
     assert told.remedy == "smcp tries again in 4 s, and gives up once the restart budget is spent"
-    assert (told.code, told.exit_status) == ("launch", 6)
+    assert (told.code, told.exit_status) == ("launch", 5), "it has not given up"
+    assert reasons.failure("files", life, IsolationError("no bwrap"), 100.0).exit_status == 7
 
 
 def test_one_that_ended_says_how() -> None:

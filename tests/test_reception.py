@@ -187,7 +187,8 @@ async def test_a_host_without_roots_is_refused_with_the_remedy(tmp_path: Path) -
     [
         ((), "project of this session is not known"),
         (("https://example.org/x",), "project of this session is not known"),
-        (("file:///no/such/directory",), "is not a directory"),
+        (("file:///no/such/directory",), "The host works on /no/such/directory: HOME, / and what is no directory"),
+        (("file:///", "file:///etc/passwd"), "The host works on /, /etc/passwd: HOME, / and what is no directory"),
     ],
 )
 @bounded(LIMIT)
@@ -197,9 +198,31 @@ async def test_roots_that_are_no_directory_are_refused(named: tuple[str, ...], s
         await guest.greet(roots={})
         held = guest.post_call("echo")
         await name_roots(guest, *named)
-        assert said in (await guest.answer(held))["error"]["message"]
+        message = (await guest.answer(held))["error"]["message"]
+        assert said in message
+        assert "write --project DIRECTORY" in message
         assert said in await guest.over()
         assert one.journal("s").runs() == []
+
+
+@bounded(LIMIT)
+async def test_home_is_no_project_and_what_comes_after_it_is(tmp_path: Path) -> None:
+    home, work = tmp_path / "me", tmp_path / "me" / "work"
+    work.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(home)
+    async with estate(tmp_path, {"s": PROJECT}) as one:
+        guest = one.guest("s", environ={"HOME": str(home)})
+        await guest.greet(roots={})
+        held = guest.post_call("echo")
+        await name_roots(guest, tmp_path / "link")
+        assert f"The host works on {tmp_path}/link: HOME, / and what" in (await guest.answer(held))["error"]["message"]
+        await guest.over()
+        assert one.journal("s").runs() == []
+        other = one.guest("s", environ={"HOME": str(home)})
+        await other.greet(roots={})
+        await name_roots(other, home, tmp_path / "none", work)
+        assert text(await other.call("echo", value="x")) == "x"
+        assert [instance.key.project for instance in one.instances("s")] == [str(work)]
 
 
 @bounded(LIMIT)

@@ -289,7 +289,7 @@ async def test_of_many_that_fail_each_in_its_way_none_is_left_out(tmp_path: Path
         told = [line for line in str(raised.value).splitlines() if line[0] != " "]
         assert [line[:2] for line in told] == ["a:", "b:", "c:"]
         assert "NO_SUCH_TOKEN" in told[1]
-        assert (raised.value.code, raised.value.exit_status) == ("launch", 6)
+        assert (raised.value.code, raised.value.exit_status) == ("launch", 5)
         assert one.instance("d").state == "RUNNING"
 
 

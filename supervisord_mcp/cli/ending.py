@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -12,6 +13,7 @@ from supervisord_mcp.errors import SmcpError
 
 #: What a shell reports for a program that Ctrl-C ended.
 INTERRUPTED: Final = 130
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def ended(command: Callable[[], int], *, debug: Callable[[], bool] = bool) -> int:
@@ -28,10 +30,22 @@ def ended(command: Callable[[], int], *, debug: Callable[[], bool] = bool) -> in
     except BrokenPipeError:
         discard_output()
         return 1
+    except OSError as error:
+        if not _is_of_output(error):
+            report(explained(error), debug=debug())
+            return 1
+        report(SmcpError(f"cannot write the output: {error.strerror}"), debug=debug())
+        discard_output()
+        return 1
     except Exception as error:  # noqa: BLE001 - the last place before the person, who gets one line and no traceback
         report(explained(error), debug=debug())
         return 1
     return status
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether the output could not be written: files that we write ourselves have a name, or an error of ours."""
+    return error.filename is None and error.errno in _NO_ROOM
 
 
 def report(error: SmcpError, *, debug: bool = False) -> None:

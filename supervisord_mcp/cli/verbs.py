@@ -24,8 +24,8 @@ def start(names: ServerNames = None, everything: AllServers = False, project: Pr
 def stop(names: ServerNames = None, everything: AllServers = False, project: OnlyProject = None) -> None:
     """Stop servers and wait until nothing of them is left.
 
-    They stay stopped, whatever hosts ask for, until `smcp start` or `smcp restart`. Without --project they are stopped
-    in all projects.
+    They stay stopped, whatever hosts ask for and whatever happens to the daemon, until `smcp start` or `smcp restart`,
+    or until the machine is started again. Without --project they are stopped in all projects.
     """
     servers, narrow = chosen(names, everything), project is not None
     root = project_root(project) if narrow else None

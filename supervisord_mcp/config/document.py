@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,20 @@ _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a server is defined; ``beyond`` are the keys with which it grants more than its profile."""
+    """Where a server is defined; ``beyond`` are the keys with which it grants more than its profile.
+
+    ``lines`` has the keys of its table, as `ServerConfig` has them under its profile: ``mounts[2].path``.
+    """
 
     file: Path
     line: int | None
     beyond: tuple[str, ...] = ()
+    lines: Mapping[KeyPath, int] = field(default_factory=dict, compare=False, repr=False)
+
+    def problem(self, server: str, path: KeyPath, message: str) -> Problem:
+        """Return a fault of a server that shows only where it is used, placed as exactly as the file allows."""
+        line = nearest_line(dict(self.lines), path) or self.line
+        return Problem(str(self.file), line, written(("servers", server, *path)), message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +49,16 @@ class Document:
         table = self.data.get("servers")
         return tuple(table) if isinstance(table, dict) else ()
 
-    def origin(self, name: str) -> Origin:
-        """Return where the file defines a server."""
-        return Origin(self.file, nearest_line(self.lines, ("servers", name)))
+    def origin(self, name: str, mounts_before: int = 0) -> Origin:
+        """Return where the file defines a server. So many mounts of its profile come before its own."""
+        lines: dict[KeyPath, int] = {}
+        for path, line in self.lines.items():
+            match path:
+                case ("servers", owner, "mounts", int(number), *rest) if owner == name:
+                    lines["mounts", number + mounts_before, *rest] = line
+                case ("servers", owner, *rest) if owner == name and rest:
+                    lines[tuple(rest)] = line
+        return Origin(self.file, nearest_line(self.lines, ("servers", name)), lines=lines)
 
     def problem(self, path: KeyPath, message: str) -> Problem:
         """Return a fault placed at a key, or at the closest table around it."""

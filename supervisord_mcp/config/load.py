@@ -139,11 +139,16 @@ def _granted(document: Document, name: str, server: ServerConfig, profiles: Prof
 def _origins(parts: list[_Part]) -> Mapping[str, Origin]:
     return MappingProxyType(
         {
-            name: replace(part.document.origin(name), beyond=server.beyond)
+            name: replace(part.document.origin(name, _mounts_before(part, name, server)), beyond=server.beyond)
             for part in parts
             for name, server in part.servers.items()
         }
     )
+
+
+def _mounts_before(part: _Part, name: str, server: Granted) -> int:
+    own = part.config.servers[name].mounts if part.config else ()
+    return len(server.config.mounts) - len(own)
 
 
 def _join(parts: list[_Part]) -> Config:

@@ -68,6 +68,11 @@ class Paths:
         return self.state_dir / "eras.json"
 
     @property
+    def stopped_file(self) -> Path:
+        """Which servers a person stopped."""
+        return self.state_dir / "stopped.json"
+
+    @property
     def catalogue_dir(self) -> Path:
         """What servers offered when they last ran."""
         return self.state_dir / "catalogue"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from supervisord_mcp.config.document import Origin
 from supervisord_mcp.config.models import Access, ServerConfig
+from supervisord_mcp.config.source import KeyPath
 from supervisord_mcp.config.variables import PROJECT, Reference, Variables, expand
 from supervisord_mcp.errors import ConfigError, Problem
 
@@ -44,18 +45,18 @@ def resolve(name: str, server: ServerConfig, variables: Variables, origin: Origi
     argv = tuple(
         resolver.text(key, text) if n else resolver.program(key, text) for n, (key, text) in enumerate(_words(server))
     )
-    cwd = None if server.cwd is None else resolver.path("cwd", server.cwd)
+    cwd = None if server.cwd is None else resolver.path(("cwd",), server.cwd)
     env = {variable: value for variable in server.inherit if (value := resolver.inherited(variable)) is not None}
-    env |= {variable: resolver.text(f"env.{variable}", text) for variable, text in server.env.items()}
-    mounts = tuple((resolver.path(f"mounts[{n}].path", m.path), m.access) for n, m in enumerate(server.mounts))
+    env |= {variable: resolver.text(("env", variable), text) for variable, text in server.env.items()}
+    mounts = tuple((resolver.path(("mounts", n, "path"), m.path), m.access) for n, m in enumerate(server.mounts))
     if resolver.problems:
         raise ConfigError(tuple(resolver.problems))
     return ResolvedServer(argv, cwd, tuple(sorted(env.items())), mounts, frozenset(resolver.used))
 
 
-def _words(server: ServerConfig) -> Iterable[tuple[str, str]]:
-    yield from ((f"command[{n}]", text) for n, text in enumerate(server.command))
-    yield from ((f"args[{n}]", text) for n, text in enumerate(server.args))
+def _words(server: ServerConfig) -> Iterable[tuple[KeyPath, str]]:
+    yield from ((("command", n), text) for n, text in enumerate(server.command))
+    yield from ((("args", n), text) for n, text in enumerate(server.args))
 
 
 class _Resolver:
@@ -68,7 +69,7 @@ class _Resolver:
         self._variables = variables
         self._origin = origin
 
-    def text(self, key: str, text: str) -> str:
+    def text(self, key: KeyPath, text: str) -> str:
         """Return a text with its references replaced."""
         expansion = expand(text, self._variables)
         self.used |= expansion.used
@@ -76,14 +77,14 @@ class _Resolver:
             self._report(key, _missing(reference))
         return expansion.text
 
-    def program(self, key: str, text: str) -> str:
+    def program(self, key: KeyPath, text: str) -> str:
         """Return a program: a bare name stays one, for PATH to search, and a path is like any other path."""
         reported = len(self.problems)
         program = self.text(key, text)
         bare = program and "/" not in program
         return program if bare or len(self.problems) > reported else self._below_project(key, program)
 
-    def path(self, key: str, text: str) -> str:
+    def path(self, key: KeyPath, text: str) -> str:
         """Return a path, below the project where it is relative."""
         reported = len(self.problems)
         path = self.text(key, text)
@@ -94,7 +95,7 @@ class _Resolver:
         self.used.add(variable)
         return self._variables.environ.get(variable)
 
-    def _below_project(self, key: str, path: str) -> str:
+    def _below_project(self, key: KeyPath, path: str) -> str:
         if posixpath.isabs(path):
             return path
         if not path:
@@ -106,8 +107,8 @@ class _Resolver:
             return path
         return posixpath.normpath(posixpath.join(self._variables.project, path))
 
-    def _report(self, key: str, message: str) -> None:
-        self.problems.append(Problem(str(self._origin.file), self._origin.line, f"servers.{self._name}.{key}", message))
+    def _report(self, key: KeyPath, message: str) -> None:
+        self.problems.append(self._origin.problem(self._name, key, message))
 
 
 _NO_PROJECT = "the session has none; start the host in a project directory, or pass --project"

@@ -1,8 +1,9 @@
 """Changes to the text of a TOML file that leave every other byte as its owner wrote it.
 
 Removing a table with the TOML library removes the comments after it as well, which a person wrote for the next table,
-so the text is cut at the offsets that the scanner gives and the library only writes the new values. Only lines from the
-header to the last key of a server go; comments above and below stay. Every result is read again and compared with what
+so the text is cut at the offsets that the scanner gives and the library only writes the new values. What goes are the
+lines from the header to the last key of a server and the comments directly above a header, which would else stand above
+the next one; other comments stay. Every result is read again and compared with what
 was wanted.
 """
 
@@ -48,7 +49,7 @@ def cut_server(text: str, name: str) -> str:
     """Given a valid file, return it without a server. Raise `ValueError` if that cannot be done safely."""
     data = tomllib.loads(text)
     servers = {key: value for key, value in _servers(data).items() if key != name}
-    return _verified(_cut(text, ("servers", name)), {**data, "servers": servers})
+    return _verified(_cut(text, ("servers", name), comments=True), {**data, "servers": servers})
 
 
 def _servers(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -117,11 +118,14 @@ def _own_end(text: str, name: str) -> int:
     return end
 
 
-def _cut(text: str, path: KeyPath) -> str:
-    """Return the text without anything that defines a key or something below it."""
+def _cut(text: str, path: KeyPath, *, comments: bool = False) -> str:
+    """Return the text without anything that defines a key or something below it.
+
+    With ``comments``, those directly above a header go with it.
+    """
     entries = scan(text)
     spans = [_pair_span(text, entry, entries) for entry in entries if entry.form is Form.INLINE and entry.path == path]
-    spans += _line_spans(text, path, entries)
+    spans += _line_spans(text, path, entries, comments=comments)
     for start, end in sorted(spans, reverse=True):
         text = text[:start] + text[end:]
     newline = _newline(text)
@@ -129,15 +133,18 @@ def _cut(text: str, path: KeyPath) -> str:
     return text.removesuffix(newline) if at_end else text
 
 
-def _line_spans(text: str, path: KeyPath, entries: Sequence[Entry]) -> list[tuple[int, int]]:
+def _line_spans(text: str, path: KeyPath, entries: Sequence[Entry], *, comments: bool) -> list[tuple[int, int]]:
     """Return the runs of whole lines that define a path: sections from header to last statement, and statements."""
     spans: list[tuple[int, int]] = []
-    in_section = False
+    in_section, before = False, 0
     for entry in entries:
         if entry.form not in (Form.HEADER, Form.STATEMENT):
             continue
         hit = entry.path[: len(path)] == path
         start, end = text.rfind("\n", 0, entry.start) + 1, _end_of_line(text, entry.end)
+        if comments and entry.form is Form.HEADER:
+            start = _with_comments(text, start, before)
+        before = entry.end
         if entry.form is Form.STATEMENT and hit and in_section:
             spans[-1] = (spans[-1][0], end)
         elif hit:
@@ -145,6 +152,15 @@ def _line_spans(text: str, path: KeyPath, entries: Sequence[Entry]) -> list[tupl
         if entry.form is Form.HEADER:
             in_section = hit
     return [(start, _with_blank(text, start, end)) for start, end in spans]
+
+
+def _with_comments(text: str, start: int, before: int) -> int:
+    """Return the start of a cut, moved over the lines of comments above it, but not into what ends at ``before``."""
+    while (above := text.rfind("\n", 0, max(start - 1, 0)) + 1) >= before and above < start:
+        if not text[above:start].lstrip(" \t").startswith("#"):
+            break
+        start = above
+    return start
 
 
 def _with_blank(text: str, start: int, end: int) -> int:

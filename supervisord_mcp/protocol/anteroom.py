@@ -47,10 +47,10 @@ class Waits:
 class Admitted:
     """The roots are known: the session goes on with this state, and with these lines that came meanwhile.
 
-    ``project`` is the first root that is a directory of this machine. ``roots`` is None if the host did not say.
+    ``paths`` are those of the roots that are files of a machine. ``roots`` is None if the host did not say.
     """
 
-    project: str | None
+    paths: tuple[str, ...]
     roots: tuple[Root, ...] | None
     state: State
     lines: tuple[bytes, ...]
@@ -108,7 +108,7 @@ class Anteroom:
     def give_up(self) -> list[Outcome]:
         """The host does not say what its roots are: where it needs a project, let it go with an answer."""
         if self._remedy is None:
-            return [Admitted(None, None, self.state, tuple(self._lines), tuple(self._waiting))]
+            return [Admitted((), None, self.state, tuple(self._lines), tuple(self._waiting))]
         return [*(_error(identity, jsonrpc.INTERNAL_ERROR, self._remedy) for identity in self._waiting), TurnedAway()]
 
     def _from_host(self, line: bytes, message: Message) -> list[Outcome]:
@@ -163,10 +163,10 @@ class Anteroom:
 
     def _answered(self, message: Message) -> list[Outcome]:
         roots = roots_of(message)
-        project = first_root(roots or ())
-        if project is None and (roots is None or self._remedy is not None):
+        paths = root_paths(roots or ())
+        if not paths and (roots is None or self._remedy is not None):
             return self.give_up()
-        return [Admitted(project, roots, self.state, tuple(self._lines), tuple(self._waiting))]
+        return [Admitted(paths, roots, self.state, tuple(self._lines), tuple(self._waiting))]
 
 
 def _error(identity: bytes | None, code: int, text: str) -> Reply:
@@ -181,8 +181,9 @@ def _batch(line: bytes) -> list[Message]:
         return []
 
 
-def first_root(roots: tuple[Root, ...]) -> str | None:
-    """Return the path of the first root that is a directory of this machine."""
+def root_paths(roots: tuple[Root, ...]) -> tuple[str, ...]:
+    """Return the paths of the roots that have one."""
+    paths = []
     for root in roots:
         try:
             parts = urlsplit(root.uri)
@@ -190,5 +191,5 @@ def first_root(roots: tuple[Root, ...]) -> str | None:
             continue
         path = unquote(parts.path)
         if parts.scheme == "file" and parts.netloc in ("", "localhost") and path.startswith("/") and "\0" not in path:
-            return path
-    return None
+            paths.append(path)
+    return tuple(paths)

@@ -16,7 +16,20 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(
         {"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "hangup", "endpoint", "facts"}
     ),
-    frozenset({"packages", "catalogues", "verdicts", "logs", "journal", "metrics", "reasons", "examination", "probes"}),
+    frozenset(
+        {
+            "packages",
+            "catalogues",
+            "verdicts",
+            "stopped",
+            "logs",
+            "journal",
+            "metrics",
+            "reasons",
+            "examination",
+            "probes",
+        }
+    ),
     frozenset({"doctor", "launch", "session", "conduit", "remarks"}),
     frozenset({"blueprint", "explanation", "congestion"}),
     frozenset({"server"}),

@@ -69,6 +69,29 @@ def test_a_reader_that_leaves_is_no_news(daemon: FakeDaemon, home: Path) -> None
     assert len(ran.stdout) == 1001
 
 
+@pytest.mark.parametrize("words", ["logs git", "config sample", "status --json", "--help"])
+def test_output_without_room_is_an_ordinary_error(daemon: FakeDaemon, home: Path, words: str) -> None:
+    daemon.answers[control.Logs] = Stream([control.LogLine(line="x" * 1000)] * 100)
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m supervisord_mcp {words} > /dev/full"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "SMCP_HOME": str(home)},
+        check=False,
+    )
+    told = "error[failed]: cannot write the output: No space left on device\n"
+    assert (ran.returncode, ran.stderr) == (1, told)
+
+
+def test_an_error_of_the_system_elsewhere_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    def broken() -> int:
+        raise OSError(5, "Input/output error", "/some/file")
+
+    assert ended(broken) == 1
+    assert "/some/file" in capsys.readouterr().err
+
+
 def test_without_any_output_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", None)
     assert ended(lambda: 5) == 5

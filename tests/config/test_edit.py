@@ -47,7 +47,7 @@ def test_add_replace_and_remove(paths: Paths) -> None:
     assert add_server(paths, "b", {"command": "y", "cwd": "/"}, replace=True) == paths.conf_dir / "b.toml"
     assert (paths.conf_dir / "b.toml").read_text() == '# about b\n[servers.b]\ncommand = "y" # why\ncwd = "/"\n\n'
     assert remove_server(paths, "a") == paths.config_file
-    assert paths.config_file.read_text() == '# about a\n\n[servers.c]\ncommand = "y"\n'
+    assert paths.config_file.read_text() == '[servers.c]\ncommand = "y"\n'
     assert list(load(paths).config.servers) == ["c", "b"]
 
 

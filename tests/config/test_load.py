@@ -12,7 +12,9 @@ from supervisord_mcp.config.document import Origin
 from supervisord_mcp.config.load import load, watched_directories
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import Paths
-from supervisord_mcp.errors import SmcpError
+from supervisord_mcp.config.resolve import resolve
+from supervisord_mcp.config.variables import Variables
+from supervisord_mcp.errors import ConfigError, SmcpError
 from tests.config.places import paths_in, problems, write
 
 SERVER = '[servers.%s]\ncommand = "x"\n'
@@ -213,6 +215,36 @@ def test_servers_come_out_as_they_apply(paths: Paths) -> None:
     assert (a.mounts[0].path, a.uses_project, a.limits.memory) == ("${project}", True, 2 << 30)
     assert (b.profile, b.mounts) == ("default", ())
     assert (loaded.origins["a"].beyond, loaded.origins["b"].beyond) == (("limits",), ())
+
+
+def test_what_shows_only_where_a_server_is_used_is_placed_at_its_key(paths: Paths) -> None:
+    text = """[servers.v]
+command = ["x",
+    "${A}"]
+
+profile = "mine"
+env = { V = "${B}" }
+mounts = [
+    { path = "/tmp" },
+    { path = "${C}" },
+]
+cwd = "${D}"
+[servers.v.seccomp]
+"""
+    write(paths, text)
+    profile(paths, "mine", "mounts = [{ path = '/usr/share' }]")
+    loaded = load(paths)
+    with pytest.raises(ConfigError) as caught:
+        resolve("v", loaded.config.servers["v"], Variables({}, home="/h"), loaded.origins["v"])
+    assert [(problem.line, problem.key) for problem in caught.value.problems] == [
+        (3, "servers.v.command[1]"),
+        (11, "servers.v.cwd"),
+        (6, "servers.v.env.V"),
+        (9, "servers.v.mounts[2].path"),
+    ]
+    placed = loaded.origins["v"].problem("v", ("seccomp", "deny"), "no such call")
+    assert str(placed) == f"{paths.config_file}:12: servers.v.seccomp.deny: no such call"
+    assert loaded.origins["v"].problem("v", ("limits",), "x").line == 1, "what the file does not say is at the table"
 
 
 def test_a_change_of_a_profile_is_a_change_of_the_servers_that_use_it(paths: Paths) -> None:

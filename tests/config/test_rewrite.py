@@ -56,12 +56,23 @@ def test_long_commands_are_broken() -> None:
 
 
 def test_a_server_is_cut() -> None:
-    assert cut_server(FILE, "one") == FILE.replace('[servers.one]\ncommand = "x"   # why x\nenv = { A = "1" }\n', "")
+    mine = '# about one\n[servers.one]\ncommand = "x"   # why x\nenv = { A = "1" }\n'
+    assert cut_server(FILE, "one") == FILE.replace(mine, "")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_what_is_said_directly_above_a_server_goes_with_it(newline: str) -> None:
+    kept = 'a = """\n# no comment"""\n[servers.a]\ncommand = \'x\'\n\n# of the file\n\n{}[servers.c]\ncommand = \'z\'\n'
+    kept = kept.replace("\n", newline)
+    mine = "# what b is for\n  # and more\n[servers.b] # b\ncommand = 'y'\n\n".replace("\n", newline)
+    assert cut_server(kept.format(mine), "b") == kept.format("")
+    assert cut_server(kept.format(""), "a").startswith(f'a = """{newline}# no comment"""{newline}')
+    assert cut_server(mine, "b") == ""
 
 
 def test_a_server_with_tables_of_its_own_is_cut() -> None:
-    start, end = FILE.index("[servers.two]"), FILE.index("\n# about three")
-    assert cut_server(FILE, "two") == (FILE[:start] + "# between\n" + FILE[end:])
+    start, end = FILE.index("# about two"), FILE.index("\n# about three")
+    assert cut_server(FILE, "two") == FILE[:start] + FILE[end:]
 
 
 def test_blank_lines_do_not_pile_up() -> None:
@@ -189,7 +200,10 @@ def test_cutting_takes_the_lines_of_the_server_only(before: list[str], mine: str
     after = [part for part in after if part not in before]
     text = "".join([*before, mine, *after])
     changed = cut_server(text, "mine")
-    assert rest_of(changed) == rest_of("".join([*before, *after]))
+    kept = "".join(before).splitlines(keepends=True)
+    while kept and kept[-1].lstrip().startswith("#"):
+        kept.pop()
+    assert rest_of(changed) == rest_of("".join([*kept, *after]))
     assert "\n\n\n\n\n" not in changed or "\n\n\n\n\n" in text
 
 

@@ -32,6 +32,7 @@ from supervisord_mcp.protocol.hello import Hello
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.runtimes.base import Runtime
 from supervisord_mcp.server import ManagedServer
+from supervisord_mcp.stopped import Stopped
 from supervisord_mcp.supervisor import Supervisor
 from supervisord_mcp.verdicts import Verdicts
 from tests.kit import probe
@@ -250,7 +251,11 @@ class Estate:
         self.observers = Observers()
         self.logs = ServerLogs(self.paths.log_dir)
         around = Surroundings(
-            tasks, self.observers, Catalogues(self.paths.catalogue_dir), Verdicts(self.paths.verdicts_file)
+            tasks,
+            self.observers,
+            Catalogues(self.paths.catalogue_dir),
+            Verdicts(self.paths.verdicts_file),
+            Stopped(self.paths.stopped_file),
         )
         self.config = self.configured(servers, daemon)
         self.launcher = Launcher(self.paths, self.environ, f"{self.marker}:", (), runtimes)

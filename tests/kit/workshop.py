@@ -29,6 +29,7 @@ from supervisord_mcp.protocol.profiles import Root
 from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.base import Child, LaunchSpec
 from supervisord_mcp.server import ManagedServer
+from supervisord_mcp.stopped import Stopped
 from supervisord_mcp.verdicts import Verdicts
 from tests.kit import probe
 from tests.kit.daemon import KIT, PYTHON
@@ -163,7 +164,9 @@ class Workshop:
         self.observers = Observers()
         self.catalogues = Catalogues(directory / "catalogue")
         self.verdicts = Verdicts(directory / "eras.json")
-        self.around = Surroundings(tasks, self.observers, self.catalogues, self.verdicts)
+        self.around = Surroundings(
+            tasks, self.observers, self.catalogues, self.verdicts, Stopped(directory / "stopped.json")
+        )
         self.log = ServerLog(directory / "s.log", max_size=MIB, keep=1)
         self.journal = Journal(directory / "journal")
         self.marker = uuid.uuid4().hex

@@ -17,7 +17,7 @@ from supervisord_mcp.protocol.anteroom import (
     Reply,
     TurnedAway,
     Waits,
-    first_root,
+    root_paths,
 )
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.catalogue import Catalogue
@@ -28,6 +28,7 @@ from tests.kit.conversation import call, cancelled, error, matches, notification
 REMEDY = "write --project"
 ROOTS = {"roots": [{"uri": "file:///home/me/a%20b"}]}
 FOUND = (Root("file:///home/me/a%20b"),)
+PATHS = ("/home/me/a b",)
 OPENING = {"protocolVersion": "2025-06-18", "capabilities": {"roots": {}}, "clientInfo": {"name": "h"}}
 INITIALIZED = notification("notifications/initialized")
 
@@ -67,7 +68,7 @@ def test_a_host_is_greeted_asked_and_let_through() -> None:
     state = State(version="2025-06-18", capabilities={"roots": {}}, client={"name": "h"}, initialized=True)
     assert waiting.room.state == state
     lines = tuple(json.dumps(message).encode() for message in (call(1), cancelled(1), INITIALIZED))
-    assert waiting.says(result("smcp-roots", ROOTS)) == [Admitted("/home/me/a b", FOUND, state, lines, (b"1",))]
+    assert waiting.says(result("smcp-roots", ROOTS)) == [Admitted(PATHS, FOUND, state, lines, (b"1",))]
 
 
 def test_a_host_is_greeted_as_the_server_would() -> None:
@@ -140,7 +141,7 @@ def test_a_session_that_waited_when_the_daemon_died_is_asked_again() -> None:
     (reply,) = waiting.room.begin()
     assert isinstance(reply, Reply)
     assert matches(request("smcp-roots", "roots/list"), json.loads(reply.line))
-    assert waiting.says(result("smcp-roots", ROOTS)) == [Admitted("/home/me/a b", FOUND, state, (), ())]
+    assert waiting.says(result("smcp-roots", ROOTS)) == [Admitted(PATHS, FOUND, state, (), ())]
     assert Waiting(state=State(version="2025-06-18")).room.begin() == []
 
 
@@ -177,17 +178,17 @@ def test_what_is_no_message_is_answered(line: bytes | Oversized, identity: int |
 
 
 @pytest.mark.parametrize(
-    ("roots", "path"),
+    ("roots", "paths"),
     [
-        ([{"uri": "file:///a"}, {"uri": "file:///b"}], "/a"),
-        ([{"uri": "https://a/b"}, {"uri": "file://localhost/b%C3%A9"}], "/bé"),
-        ([{"uri": "file://["}, {"uri": "file:///c"}], "/c"),
-        ([{"uri": "file://other/a"}, {"uri": "file:a"}, {"uri": "file:///a%00b"}, {"uri": "/a"}], None),
-        ([], None),
+        ([{"uri": "file:///a"}, {"uri": "file:///b"}], ("/a", "/b")),
+        ([{"uri": "https://a/b"}, {"uri": "file://localhost/b%C3%A9"}], ("/bé",)),
+        ([{"uri": "file://["}, {"uri": "file:///c"}], ("/c",)),
+        ([{"uri": "file://other/a"}, {"uri": "file:a"}, {"uri": "file:///a%00b"}, {"uri": "/a"}], ()),
+        ([], ()),
     ],
 )
-def test_the_first_directory_of_this_machine_is_the_project(roots: Any, path: str | None) -> None:
-    assert first_root(tuple(Root(root["uri"]) for root in roots)) == path
+def test_files_of_this_machine_have_a_path(roots: Any, paths: tuple[str, ...]) -> None:
+    assert root_paths(tuple(Root(root["uri"]) for root in roots)) == paths
 
 
 @pytest.mark.parametrize(
@@ -203,11 +204,11 @@ def test_a_host_that_needs_no_project_is_let_through_whatever_it_says(answer: An
     waiting.greets()
     waiting.says(call(1))
     lines = (json.dumps(call(1)).encode(),)
-    assert waiting.says(answer) == [Admitted(None, roots, waiting.room.state, lines, (b"1",))]
+    assert waiting.says(answer) == [Admitted((), roots, waiting.room.state, lines, (b"1",))]
 
 
 def test_a_host_that_needs_no_project_loses_nothing_of_what_it_says_too_much() -> None:
     waiting = Waiting(remedy=None)
     waiting.greets()
     long = json.dumps(call(1, text="x" * MAX_HELD)).encode()
-    assert waiting.says(long) == [Admitted(None, None, waiting.room.state, (long,), (b"1",))]
+    assert waiting.says(long) == [Admitted((), None, waiting.room.state, (long,), (b"1",))]
