@@ -160,7 +160,7 @@ class Upstream:
         if pending.augmented:
             self._talk.tasks.created(pending, result, upstream)
         else:
-            attachment.lists.answered(pending.method, requests.cursor(jsonrpc.members_of(result), "nextCursor"))
+            self._talk.note_page(attachment, pending.method, jsonrpc.members_of(result))
         return []
 
     def _read(self, followed: list[Command]) -> list[Command]:

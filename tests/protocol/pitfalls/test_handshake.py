@@ -726,6 +726,25 @@ def test_pitfall_67_a_cursor_of_a_dead_child_never_gets_a_page_of_the_next() -> 
         a.hears(result(3, ...), result(4, ...))
 
 
+def test_pitfall_67_a_host_that_has_just_come_gets_no_page_for_an_old_cursor() -> None:
+    with Talk() as talk:
+        talk.child_runs(tools=["x"])
+        (a,) = talk.hosts("a")
+        a.says(request(1, "tools/list"))
+        talk.server.answers(talk.server.hears(request(..., "tools/list")), {"tools": [], "nextCursor": "2"})
+        a.hears(result(1, ...))
+        (b,) = talk.hosts("b")
+        b.says(request(1, "tools/list", {"cursor": "2"}), request(2, "prompts/list", {"cursor": "2"}))
+        talk.server.answers(talk.server.hears(request(..., "tools/list", {"cursor": "2"})), {"tools": []})
+        b.hears(error(2, -32602), result(1, {"tools": []}))
+        talk.child_dies()
+        talk.child_runs(tools=["x"])
+        (c,) = talk.hosts("c")
+        c.says(request(1, "tools/list", {"cursor": "2"}))
+        c.hears(error(1, -32602))
+        talk.server.hears_nothing()
+
+
 def test_pitfall_65_a_task_is_left_out_for_a_child_that_has_none() -> None:
     with Talk() as talk:
         talk.child_runs()
