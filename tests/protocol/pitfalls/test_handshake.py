@@ -436,6 +436,30 @@ def test_pitfall_44_a_host_sees_its_own_tasks_alone() -> None:
         b.hears(notification("notifications/tasks/status", {"taskId": "tb", "status": "completed"}))
 
 
+@pytest.mark.parametrize("before", [0, 3000, 200_000])
+@pytest.mark.parametrize("after", [0, 3000, 200_000])
+@pytest.mark.parametrize("kind", ["task", "input_required"])
+def test_pitfall_45_a_long_result_of_the_modern_era_is_no_success_either(kind: str, before: int, after: int) -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(call(1))
+        told = {"x": "x" * before, "resultType": kind, "y": "y" * after}
+        talk.server.answers(talk.server.hears(call(...)), told)
+        a.hears(error(1, -32603))
+
+
+@pytest.mark.parametrize("form", [b"[%b]", b"\xef\xbb\xbf%b"])
+def test_pitfall_45_nor_is_one_in_an_array_or_a_line_that_had_to_be_mended(form: bytes) -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(call(1))
+        upstream = talk.server.hears(call(...))["id"]
+        talk.server.says(form % (b'{"jsonrpc":"2.0","id":%d,"result":{"resultType":"task"}}' % upstream))
+        a.hears(error(1, -32603))
+
+
 @pytest.mark.parametrize("kind", ["task", "input_required"])
 def test_pitfall_45_a_result_of_the_modern_era_is_no_success_for_a_legacy_host(kind: str) -> None:
     with Talk() as talk:
