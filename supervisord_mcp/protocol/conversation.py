@@ -34,8 +34,10 @@ from supervisord_mcp.protocol.tasks import BY_ID, Tasks
 from supervisord_mcp.protocol.traces import stamp
 from supervisord_mcp.protocol.turns import Gate, Turns
 
-#: For how long a call that was given up may still ask something, if the child does not answer it, in seconds.
-LINGERING = 120.0
+#: For how long a call that was cancelled may still ask something, if the child does not answer it, in seconds. Many
+#: servers never answer such a call, as they should, and stop asking for it; what they had sent by then arrives well
+#: within that time. Until it is over, what they ask for other hosts is refused unless it names its call (6.3).
+LINGERING = 5.0
 #: Gives as many random bytes as asked for: what must not be guessed is made of them.
 Entropy = Callable[[int], bytes]
 #: Sends one kind of request to the child.
