@@ -3,7 +3,7 @@
 Nothing on the wire of a legacy child says during which call it asks. What proves it is, in this order: the task that
 the question names, the trace of the call that the server passed on, and that only one host has calls in flight during
 which servers ask (or, where there is none, that only one host is attached). Calls that a host gave up count as in
-flight until the child answers them: many servers go on with them, and ask.
+flight until the child answers them, or for a while: what a server asked before it heard of that is still on its way.
 """
 
 from __future__ import annotations

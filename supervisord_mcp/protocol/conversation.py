@@ -25,6 +25,7 @@ from supervisord_mcp.protocol.commands import (
 )
 from supervisord_mcp.protocol.discovery import Discovery, Ways
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
+from supervisord_mcp.protocol.lists import Cursors
 from supervisord_mcp.protocol.moving import Moves
 from supervisord_mcp.protocol.pending import HeldMessages, Pending, Reply
 from supervisord_mcp.protocol.subscriptions import Holder, ListenKey, Subscriptions
@@ -33,8 +34,10 @@ from supervisord_mcp.protocol.tasks import BY_ID, Tasks
 from supervisord_mcp.protocol.traces import stamp
 from supervisord_mcp.protocol.turns import Gate, Turns
 
-#: For how long a call that was given up may still ask something, if the child does not answer it, in seconds.
-LINGERING = 120.0
+#: For how long a call that was cancelled may still ask something, if the child does not answer it, in seconds. Many
+#: servers never answer such a call, as they should, and stop asking for it; what they had sent by then arrives well
+#: within that time. Until it is over, what they ask for other hosts is refused unless it names its call (6.3).
+LINGERING = 5.0
 #: Gives as many random bytes as asked for: what must not be guessed is made of them.
 Entropy = Callable[[int], bytes]
 #: Sends one kind of request to the child.
@@ -131,6 +134,8 @@ class Conversation:
         self.sessions: dict[SessionKey, Attachment] = {}
         self.pending: dict[int, Pending] = {}
         self.held = HeldMessages()
+        #: The cursors that the running child handed out, to whichever host.
+        self.cursors = Cursors()
         self.turns = Turns(Gate(self.sessions, self.eligible, self._send_in_turn, self.fail))
         self.last_id = 0
         #: Whether too much waits for the child.
@@ -252,12 +257,21 @@ class Conversation:
         """Note that the child is about to be asked for a list; return the refusal if that cannot be (pitfall 67)."""
         assert message.method is not None
         cursor = requests.cursor(message.params())
-        if not attachment.lists.asked(message.method, cursor):
-            text = "this cursor is from before the server was restarted; ask for the list from its beginning"
+        known = attachment.lists.asked(message.method, cursor)
+        # A host that has just come may have its cursor from before, too: only the child's own are sent to it.
+        if cursor is not None and not (known and self.cursors.has(message.method, cursor)):
+            text = "the running server did not hand out this cursor; ask for the list from its beginning"
             return self.fail(attachment, identity, jsonrpc.INVALID_PARAMS, text)
         if cursor is None:
             attachment.lists.passed_on(message.method)
         return []
+
+    def note_page(self, attachment: Attachment, method: str, result: Members) -> None:
+        """A host is given this result, which may name the page that comes next of a list."""
+        cursor = requests.cursor(result, "nextCursor") if method in mcp.LISTINGS else None
+        if cursor is not None:
+            attachment.lists.answered(method, cursor)
+            self.cursors.add(method, cursor)
 
     def _forward_discover(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         # Asked before its host chose the other era; a legacy server may not survive it (pitfall 17).

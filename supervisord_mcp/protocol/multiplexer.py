@@ -196,6 +196,7 @@ class Multiplexer:
         commands = [] if waits else self.fail_held(text, data)
         self._talk.pending.clear()
         self._talk.turns.take()
+        self._talk.cursors.forget()
         for attachment in self._talk.sessions.values():
             attachment.lists.child_lost()
             for identity in [i for i in attachment.open if not self._outlives_child(attachment, i)]:

@@ -76,6 +76,10 @@ class Threshold:
         return [_error(identity, jsonrpc.INTERNAL_ERROR, text) for identity in asking]
 
     def _request(self, line: bytes, message: Message, identity: bytes) -> list[Outcome]:
+        if identity in self._asking:
+            text = f"id {identity.decode()} is already in use by a request that is not answered yet"
+            # With that id the refusal would settle the first one.
+            return [_error(None, jsonrpc.INVALID_REQUEST, text)]
         if message.method == "initialize" and not envelope.is_modern(message):
             try:
                 said = requests.opening(message)

@@ -15,8 +15,6 @@ from supervisord_mcp.protocol.jsonrpc import Members, Message
 from supervisord_mcp.protocol.pending import Pending
 from supervisord_mcp.protocol.tasks import BY_ID
 
-#: A result that is no result of the legacy era is never longer than this.
-_SHORT = 4096
 #: Requests whose answers have to be looked into.
 _READ = frozenset({*BY_ID, *mcp.LISTINGS})
 
@@ -35,7 +33,8 @@ class Upstream:
             message = jsonrpc.parse(line)
         except FramingError:
             return self._unparsed(line)
-        if len(line) < _SHORT and b'"resultType"' in line and not self._talk.modern:
+        # Without its quotes it is found in half the time, about 0.5 µs per KiB: every answer is searched for it.
+        if not self._talk.modern and b"resultType" in line:
             self._refuse_modern(message)
         return self._dispatch(message)
 
@@ -48,7 +47,10 @@ class Upstream:
         if text.startswith(b"[") and (commands := self._batch(text)):
             return commands
         try:
-            return self._dispatch(salvage.lenient(text))
+            message = salvage.lenient(text)
+            if not self._talk.modern:
+                self._refuse_modern(message)
+            return self._dispatch(message)
         except FramingError as error:
             noise: list[Command] = [Note("noise", text[:200].decode(errors="replace"))]
             seen = salvage.outline(text[:KEPT])
@@ -65,6 +67,9 @@ class Upstream:
             messages = [jsonrpc.parse(item) for item in items_of(line)]
         except FramingError:
             return []
+        for message in messages:
+            if not self._talk.modern:
+                self._refuse_modern(message)
         return [command for message in messages for command in self._dispatch(message)]
 
     def _oversized(self, line: Oversized) -> list[Command]:
@@ -160,7 +165,7 @@ class Upstream:
         if pending.augmented:
             self._talk.tasks.created(pending, result, upstream)
         else:
-            attachment.lists.answered(pending.method, requests.cursor(jsonrpc.members_of(result), "nextCursor"))
+            self._talk.note_page(attachment, pending.method, jsonrpc.members_of(result))
         return []
 
     def _read(self, followed: list[Command]) -> list[Command]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from supervisord_mcp.protocol.lists import KnownLists
+import pytest
+
+from supervisord_mcp.protocol import lists as module
+from supervisord_mcp.protocol.lists import Cursors, KnownLists, _digest
 
 
 def test_a_host_is_told_once_until_it_asks() -> None:
@@ -38,7 +41,6 @@ def test_a_cursor_lives_as_long_as_its_child() -> None:
     lists = KnownLists()
     lists.answered("tools/list", b'"2"')
     lists.answered("prompts/list", b'"2"')
-    lists.answered("prompts/list", None)
     assert lists.asked("tools/list", b'"2"')
     lists.child_lost()
     assert not lists.asked("tools/list", b'"2"')
@@ -64,7 +66,7 @@ def test_asking_from_the_beginning_forgets_the_cursors_of_that_list() -> None:
         lists.answered("tools/list", b"%d" % number)
         lists.asked("tools/list", None)
     lists.answered("tools/list", b"9")
-    assert len(lists._pages) == 1
+    assert lists._pages._known["tools/list"].keys() == {_digest(b"9")}
 
 
 def test_it_knows_what_the_running_child_was_asked() -> None:
@@ -75,3 +77,15 @@ def test_it_knows_what_the_running_child_was_asked() -> None:
     assert not lists.saw("prompts")
     lists.child_lost()
     assert not lists.saw("tools")
+
+
+def test_only_so_many_cursors_are_remembered_of_each_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CURSORS", 2)
+    cursors = Cursors()
+    cursors.add("prompts/list", b'"1"')
+    for cursor in (b'"1"', b'"2"', b'"1"', b'"3"'):
+        cursors.add("tools/list", cursor)
+    assert [cursor for cursor in (b'"1"', b'"2"', b'"3"') if cursors.has("tools/list", cursor)] == [b'"1"', b'"3"']
+    assert cursors.has("prompts/list", b'"1"')
+    cursors.forget()
+    assert not cursors.has("prompts/list", b'"1"')

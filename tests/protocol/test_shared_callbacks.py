@@ -248,6 +248,21 @@ def test_a_call_that_is_never_answered_counts_for_a_while() -> None:
         b.hears(request(1, ..., ...))
 
 
+def test_a_server_that_never_answers_a_cancelled_call_asks_other_hosts_soon_again() -> None:
+    talk, (a, b) = shared("a", "b")
+    with talk:
+        gone = calls(talk, a)
+        a.says(cancelled(1))
+        talk.server.hears(cancelled(gone["id"]))
+        calls(talk, b)
+        talk.passes(4)
+        asks(talk, "q1")
+        talk.server.hears(result("q1", {"action": "cancel"}))
+        talk.passes(1)
+        asks(talk, "q2")
+        b.hears(request(1, ..., ...))
+
+
 # Capabilities of the one host, ids, tokens
 
 

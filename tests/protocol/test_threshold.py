@@ -72,6 +72,9 @@ def test_a_probe_waits_until_the_server_was_asked() -> None:
     arriving = Arriving(None)
     assert arriving.says(modern(1, "server/discover")) == [Waits(b"1"), Unknown()]
     assert arriving.says(modern(2, "server/discover")) == [Waits(b"2")]
+    for again in (modern(2, "server/discover"), modern(1, "tools/list"), request(1, "ping")):
+        text = f"id {again['id']} is already in use by a request that is not answered yet"
+        assert matches(error(None, -32600, text), arriving.hears(again))
     told = arriving.threshold.learnt(KNOWN)
     assert [json.loads(reply.line)["id"] for reply in told if isinstance(reply, Reply)] == [1, 2]
     assert arriving.threshold.learnt(KNOWN) == []

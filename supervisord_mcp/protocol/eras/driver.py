@@ -144,7 +144,10 @@ class Driver:
         state = result.get("requestState")
         call.state = None if state == jsonrpc.NULL else state
         call.answers = {}
-        wanted = jsonrpc.members_of(result.get("inputRequests"))
+        requests = result.get("inputRequests", jsonrpc.NULL)
+        if requests != jsonrpc.NULL and not content.is_object(requests):
+            return self.fail(call, "wants more input, but inputRequests is no object")
+        wanted = jsonrpc.members_of(requests)
         if not wanted and call.state is None:
             return self.fail(call, "wants more input, but does not say which")
         if call.rounds > MAX_ROUNDS:

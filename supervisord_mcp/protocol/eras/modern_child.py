@@ -99,15 +99,14 @@ class ModernChild:
         self._note_page(attachment, call.method, result)
         return self._talk.succeed(attachment, call.identity, told)
 
+    def _note_page(self, attachment: Attachment, method: str, result: Text) -> None:
+        if method in mcp.LISTINGS:  # other results are not looked into
+            self._talk.note_page(attachment, method, jsonrpc.members_of(result))
+
     def _give(self, attachment: Attachment, method: str, identity: bytes, result: bytes) -> list[Command]:
         self._note_page(attachment, method, result)
         told = conversion.to_legacy(method, result, attachment.version)
         return self._talk.succeed(attachment, identity, told)
-
-    @staticmethod
-    def _note_page(attachment: Attachment, method: str, result: Text) -> None:
-        if method in mcp.LISTINGS:
-            attachment.lists.answered(method, requests.cursor(jsonrpc.members_of(result), "nextCursor"))
 
     def _wrapping(self) -> frozenset[str]:
         """Return the tools whose structured results hosts expect in a wrapper, as in the list that they got (6.6)."""

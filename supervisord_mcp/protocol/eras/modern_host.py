@@ -243,8 +243,7 @@ class ModernHosts:
         if result is None:
             return self._failed(attachment, call, error)
         if call.method in mcp.LISTINGS:
-            cursor = requests.cursor(jsonrpc.members_of(result), "nextCursor")
-            attachment.lists.answered(call.method, cursor)
+            self._talk.note_page(attachment, call.method, jsonrpc.members_of(result))
         try:
             told = conversion.to_modern(call.method, result, self._talk.discovery.server_info)
         except FramingError as fault:

@@ -87,13 +87,8 @@ class ModernRelay:
         if method == "server/discover":
             return self.talk.succeed(attachment, identity, offers.served(known, ttlMs=b"0"))
         members = jsonrpc.members_of(known)
-        self._note_page(attachment, method, members)
+        self.talk.note_page(attachment, method, members)
         return self.talk.succeed(attachment, identity, jsonrpc.object_text({**members, "ttlMs": b"0"}))
-
-    @staticmethod
-    def _note_page(attachment: Attachment, method: str, result: Members) -> None:
-        if method in mcp.LISTINGS:
-            attachment.lists.answered(method, requests.cursor(result, "nextCursor"))
 
     # From the child
 
@@ -109,7 +104,7 @@ class ModernRelay:
             if objection is not None:
                 return objection
             members = jsonrpc.members_of(result)
-            self._note_page(attachment, call.method, members)
+            self.talk.note_page(attachment, call.method, members)
             if call.ticket is not None and jsonrpc.string_of(members.get("resultType")) in (None, "complete"):
                 kept = self.cache.answered(call.ticket, result)
             if call.method == "server/discover":

@@ -174,6 +174,17 @@ def test_a_state_alone_is_given_back_after_a_wait_that_grows() -> None:
         assert not talk.mux.busy
 
 
+@pytest.mark.parametrize("wrong", [[], [elicits()], "k", 7, True])
+def test_requests_of_the_wrong_type_are_not_a_state_alone(wrong: Any) -> None:
+    with modern() as talk:
+        a, one = calling(talk)
+        asks(talk, one, wrong, "s")
+        a.hears(error(1, -32603, ...))
+        talk.passes(10)
+        talk.server.hears_nothing()
+        assert not talk.mux.busy
+
+
 def test_30_a_state_is_given_back_byte_for_byte_and_only_once() -> None:
     with modern() as talk:
         a, one = calling(talk)

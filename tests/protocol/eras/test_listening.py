@@ -274,11 +274,11 @@ def test_a_change_that_a_child_announces_at_its_start_is_told_to_who_asked_it() 
         for host in (a, b):
             host.says(listen(1, {"toolsListChanged": True}))
             host.hears(acknowledged(1, {"toolsListChanged": True}))
-        a.says(modern(2, "tools/list", {"cursor": "x"}), modern(3, "tools/call", {"name": "x"}))
+        a.says(modern(2, "prompts/list"), modern(3, "tools/call", {"name": "x"}))
         talk.child_greets(talk.child_starts(), OFFERED)
         talk.server.says(changed("tools"))
         lists = [talk.server.hears(...) for _ in range(len(talk.server.inbox))]
-        assert [message["method"] for message in lists].count("tools/list") == 2
+        assert [message["method"] for message in lists].count("tools/list") == 1
         talk.child_dies()
         a.hears(error(2, -32603), error(3, -32603))
 

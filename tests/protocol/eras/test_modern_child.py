@@ -93,7 +93,7 @@ def test_what_the_server_says_is_kept_for_hosts_that_come_while_it_does_not_run(
     [
         ("tools/list", None),
         ("prompts/list", {}),
-        ("resources/list", {"cursor": "c"}),
+        ("resources/list", {"vendor": "c"}),
         ("resources/templates/list", {"_meta": {"vendor/x": 1}}),
         ("completion/complete", {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "n", "value": "v"}}),
         ("vendor/x", {"any": [1, 2]}),

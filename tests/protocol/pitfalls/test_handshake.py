@@ -436,6 +436,30 @@ def test_pitfall_44_a_host_sees_its_own_tasks_alone() -> None:
         b.hears(notification("notifications/tasks/status", {"taskId": "tb", "status": "completed"}))
 
 
+@pytest.mark.parametrize("before", [0, 3000, 200_000])
+@pytest.mark.parametrize("after", [0, 3000, 200_000])
+@pytest.mark.parametrize("kind", ["task", "input_required"])
+def test_pitfall_45_a_long_result_of_the_modern_era_is_no_success_either(kind: str, before: int, after: int) -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(call(1))
+        told = {"x": "x" * before, "resultType": kind, "y": "y" * after}
+        talk.server.answers(talk.server.hears(call(...)), told)
+        a.hears(error(1, -32603))
+
+
+@pytest.mark.parametrize("form", [b"[%b]", b"\xef\xbb\xbf%b"])
+def test_pitfall_45_nor_is_one_in_an_array_or_a_line_that_had_to_be_mended(form: bytes) -> None:
+    with Talk() as talk:
+        talk.child_runs()
+        (a,) = talk.hosts("a")
+        a.says(call(1))
+        upstream = talk.server.hears(call(...))["id"]
+        talk.server.says(form % (b'{"jsonrpc":"2.0","id":%d,"result":{"resultType":"task"}}' % upstream))
+        a.hears(error(1, -32603))
+
+
 @pytest.mark.parametrize("kind", ["task", "input_required"])
 def test_pitfall_45_a_result_of_the_modern_era_is_no_success_for_a_legacy_host(kind: str) -> None:
     with Talk() as talk:
@@ -724,6 +748,25 @@ def test_pitfall_67_a_cursor_of_a_dead_child_never_gets_a_page_of_the_next() -> 
         a.says(request(4, "tools/list", {"cursor": "2"}))
         talk.server.answers(talk.server.hears(request(..., "tools/list", {"cursor": "2"})), {"tools": []})
         a.hears(result(3, ...), result(4, ...))
+
+
+def test_pitfall_67_a_host_that_has_just_come_gets_no_page_for_an_old_cursor() -> None:
+    with Talk() as talk:
+        talk.child_runs(tools=["x"])
+        (a,) = talk.hosts("a")
+        a.says(request(1, "tools/list"))
+        talk.server.answers(talk.server.hears(request(..., "tools/list")), {"tools": [], "nextCursor": "2"})
+        a.hears(result(1, ...))
+        (b,) = talk.hosts("b")
+        b.says(request(1, "tools/list", {"cursor": "2"}), request(2, "prompts/list", {"cursor": "2"}))
+        talk.server.answers(talk.server.hears(request(..., "tools/list", {"cursor": "2"})), {"tools": []})
+        b.hears(error(2, -32602), result(1, {"tools": []}))
+        talk.child_dies()
+        talk.child_runs(tools=["x"])
+        (c,) = talk.hosts("c")
+        c.says(request(1, "tools/list", {"cursor": "2"}))
+        c.hears(error(1, -32602))
+        talk.server.hears_nothing()
 
 
 def test_pitfall_65_a_task_is_left_out_for_a_child_that_has_none() -> None:

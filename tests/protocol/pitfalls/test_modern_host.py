@@ -301,6 +301,9 @@ def test_pitfall_37_an_empty_cursor_is_one() -> None:
     with Talk() as talk:
         talk.child_runs(tools=[])
         a = talk.joins("a")
+        a.says(modern(0, "tools/list"))
+        talk.server.answers(talk.server.hears(request(..., "tools/list")), {"tools": [], "nextCursor": ""})
+        a.hears(result(0, ...))
         a.says(modern(1, "tools/list", {"cursor": ""}))
         talk.server.answers(
             talk.server.hears(request(..., "tools/list", {"cursor": ""})), {"tools": [], "nextCursor": ""}
