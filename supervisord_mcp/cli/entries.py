@@ -89,7 +89,7 @@ def add(
 
 
 def remove(name: ServerName) -> None:
-    """Remove a server from the configuration.
+    """Remove a server from the configuration, with the comment directly above it.
 
     A daemon that runs stops it and ends its sessions.
     """

@@ -31,13 +31,15 @@ def servers(home: Path) -> dict[str, object]:
 
 
 def test_add_and_remove_in_silence_and_with_comments_kept(smcp: Smcp, home: Path, daemon: FakeDaemon) -> None:
-    write(home, '# mine\n[servers.a]   # here\ncommand = "x"\n')
+    write(home, '# mine\n\n# of a\n[servers.a]   # here\ncommand = "x"\n')
     ran = smcp("add", "time", "--", "uvx", "mcp-server-time", "--zone", "UTC")
     assert (ran.status, ran.out, ran.err) == (0, "", "")
     assert servers(home)["time"] == {"command": ["uvx", "mcp-server-time", "--zone", "UTC"]}
     assert smcp("remove", "a").status == 0
     assert servers(home).keys() == {"time"}
-    assert "# mine" in config_file(home).read_text()
+    text = config_file(home).read_text()
+    assert "# mine" in text
+    assert "# of a" not in text
     assert daemon.asked == [control.Reload(), control.Reload()]
 
 
