@@ -33,10 +33,10 @@ def wrapped(home: Path) -> dict[str, Any]:
 
 def test_through_typer_it_is_the_same(smcp: Smcp, home: Path, connected: list[list[str]]) -> None:
     words = ("--project", str(home), "--inherit", "A", "--inherit", "B", "--network", "host", "--mount", "/d")
-    ran = smcp("--debug", "wrap", *words, "--runtime", "bare", "--profile", "strict", "--", "weather", "--x")
+    ran = smcp("--debug", "wrap", *words, "--runtime", "bare", "--profile", "strict", "--", "cat", "--x")
     assert ran.status == 0, ran.err
-    assert wrapped(home)["weather"]["inherit"] == ["A", "B"]
-    assert wrapped(home)["weather"]["command"] == ["weather", "--x"]
-    assert wrapped(home)["weather"]["profile"] == "strict"
-    smcp("--debug", "connect", "weather", "--project", str(home))
-    assert connected == [["weather", "--project", str(home)], ["--project", str(home), "weather"]]
+    assert wrapped(home)["cat"]["inherit"] == ["A", "B"]
+    assert wrapped(home)["cat"]["command"] == ["cat", "--x"]
+    assert wrapped(home)["cat"]["profile"] == "strict"
+    smcp("--debug", "connect", "cat", "--project", str(home))
+    assert connected == [["cat", "--project", str(home)], ["--project", str(home), "cat"]]
