@@ -34,7 +34,7 @@ class Upstream:
         except FramingError:
             return self._unparsed(line)
         # Without its quotes it is found in half the time, about 0.5 µs per KiB: every answer is searched for it.
-        if not self._talk.modern and b"resultType" in line:
+        if b"resultType" in line:
             self._refuse_modern(message)
         return self._dispatch(message)
 
@@ -48,8 +48,7 @@ class Upstream:
             return commands
         try:
             message = salvage.lenient(text)
-            if not self._talk.modern:
-                self._refuse_modern(message)
+            self._refuse_modern(message)
             return self._dispatch(message)
         except FramingError as error:
             noise: list[Command] = [Note("noise", text[:200].decode(errors="replace"))]
@@ -68,8 +67,7 @@ class Upstream:
         except FramingError:
             return []
         for message in messages:
-            if not self._talk.modern:
-                self._refuse_modern(message)
+            self._refuse_modern(message)
         return [command for message in messages for command in self._dispatch(message)]
 
     def _oversized(self, line: Oversized) -> list[Command]:
@@ -97,6 +95,8 @@ class Upstream:
 
     def _refuse_modern(self, message: Message) -> None:
         """Make an error of a result that only the modern era knows: a legacy host takes it for success (pitfall 45)."""
+        if self._talk.modern:
+            return
         kind = jsonrpc.string_of(jsonrpc.members_of(message.members.get("result")).get("resultType"))
         if kind in ("task", "input_required"):
             text = f"server '{self._talk.server}' answered with resultType {kind}, which nobody asked for"
