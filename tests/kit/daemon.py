@@ -346,6 +346,7 @@ class Daemon:
         try:
             if self.process is not None and self.process.poll() is None:
                 if orderly:
+                    await self._alone()
                     problems += await self.leaks(self.process.pid)
                 status = await self.terminate()
                 if self.socket.exists():
@@ -367,6 +368,14 @@ class Daemon:
             if path.exists() and b"Traceback (most recent call last)" in path.read_bytes():
                 problems.append(f"there is a traceback in {path}")
         return problems
+
+    async def _alone(self, timeout: float = 15.0) -> None:
+        """Wait until no other daemon is being started: a shim may have begun to when this one was killed."""
+        deadline = time.monotonic() + timeout
+        while any(p.cmdline.endswith("run --on-demand") for p in probe.find(self.marks)):
+            if time.monotonic() > deadline:
+                raise AssertionError("a daemon that a shim started does not end beside the one that runs")
+            await asyncio.sleep(0.05)
 
     def judged(self) -> list[str]:
         """Return what smcp said to hosts and servers that fits no schema of the protocol."""
