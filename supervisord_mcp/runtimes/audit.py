@@ -170,12 +170,9 @@ class Auditor:
         except OSError:
             return  # who asked is gone
         identity, pid, _, number, _, _, *arguments = _QUESTION.unpack(question)
-        if number in self._opening:
-            code = 0
-            if self._enforcing:
-                self._look(pid, number, arguments)
-        else:
-            code = self._judge(number, arguments) if self._enforcing else 0
+        if number in self._opening and self._enforcing:
+            self._look(pid, number, arguments)
+        code = self._judge(number, arguments) if self._enforcing else 0
         reply = (identity, 0, -code, 0) if code else (identity, 0, 0, _CONTINUE)
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._listener, _SEND, bytearray(_REPLY.pack(*reply)))

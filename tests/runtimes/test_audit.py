@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from supervisord_mcp.errors import LaunchError
-from supervisord_mcp.runtimes import audit, seccomp
+from supervisord_mcp.runtimes import audit, seccomp, syscalls
 from supervisord_mcp.runtimes.audit import Denial, Missed, error_of, worth_telling
 from supervisord_mcp.runtimes.base import ExitStatus, Runtime
 from supervisord_mcp.runtimes.bpf import Answer
@@ -165,3 +165,16 @@ async def test_files_that_a_server_looked_for_in_vain_are_told(tmp_path: Path, m
     assert {(f"{place}/there", False), (f"{place}/other", True)} <= missed
     assert not {path for path, _ in missed} & {"/nowhere", "/etc/hosts"}
     assert not [path for path, _ in missed if path.startswith(("/usr/", "/lib"))]
+
+
+def test_a_call_that_is_watched_can_be_denied_all_the_same() -> None:
+    async def judged() -> dict[str, int]:
+        policy = Policy(audit=True, deny=frozenset({"openat"}))
+        auditor = audit.Auditor("s", policy, audit.ignore)
+        numbers = syscalls.native().numbers
+        try:
+            return {name: auditor._judge(numbers[name], [0] * 6) for name in ("openat", "read")}
+        finally:
+            await auditor.aclose()
+
+    assert asyncio.run(judged()) == {"openat": errno.EPERM, "read": 0}
