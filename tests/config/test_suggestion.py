@@ -44,12 +44,12 @@ def test_hosts_become_rules() -> None:
 
 def test_files_become_mounts_and_many_of_one_directory_the_directory() -> None:
     read = {(f"/data/{name}", "read") for name in "abcd"} | {("/etc/one", "read"), ("/etc/two", "read")}
-    made = _made(Seen(files=frozenset(read | {("/work/out/file", "write"), ("/work/out/in", "read")})))
+    made = _made(Seen(files=frozenset(read | {("/srv/out/file", "write"), ("/srv/out/in", "read")})))
     assert made["mounts"] == [
         {"path": "/data", "access": "ro"},
         {"path": "/etc/one", "access": "ro"},
         {"path": "/etc/two", "access": "ro"},
-        {"path": "/work/out", "access": "rw"},
+        {"path": "/srv/out", "access": "rw"},
     ]
 
 
