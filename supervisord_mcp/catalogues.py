@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
-from contextlib import suppress
 from pathlib import Path
 
+from supervisord_mcp.config.files import keep_file
 from supervisord_mcp.protocol import catalogue
 from supervisord_mcp.protocol.catalogue import Catalogue
 
@@ -36,18 +35,12 @@ class Catalogues:
 
     def save(self, server: str, digest: str, learnt: Catalogue) -> None:
         """Keep what was learnt; the newest one of a server also answers hosts whose spec is not known yet."""
-        path = self._path(server, digest)
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.write_bytes(catalogue.dump(learnt))
-            temporary.replace(path)
+            keep_file(self._path(server, digest), catalogue.dump(learnt))
             for old in self._of(server)[KEPT:]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             _log.warning("cannot keep the catalogue of %s: %s", server, error)
-            with suppress(OSError):
-                temporary.unlink()
 
     def newest(self, server: str) -> Catalogue | None:
         """Return the catalogue of a server that was learnt last, whatever its spec was, or None."""

@@ -17,7 +17,6 @@ from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.landlock import ruleset
 from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
 from supervisord_mcp.runtimes.search import find_command, search_path
-from supervisord_mcp.runtimes.syscalls import native
 
 _PATIENCE = 10
 _USERNS = (
@@ -48,7 +47,6 @@ class Machine:
     """
 
     kernel: str
-    processor: str
     root: bool
     namespaces: Mapping[str, str]
     container: str
@@ -62,7 +60,6 @@ class Machine:
     runc: str | None
     node: str | None
     uv: str | None
-    git: str | None
 
 
 def examine(environ: Mapping[str, str], home: str, extra: Sequence[str] = ()) -> Machine:
@@ -79,7 +76,6 @@ def examine(environ: Mapping[str, str], home: str, extra: Sequence[str] = ()) ->
     found = hierarchy.detect()
     return Machine(
         kernel=platform.release(),
-        processor=_filtered_processor(),
         root=os.geteuid() == 0,
         namespaces=_settings(),
         container=_container(),
@@ -93,7 +89,6 @@ def examine(environ: Mapping[str, str], home: str, extra: Sequence[str] = ()) ->
         runc=version("runc", "--version"),
         node=version("node", "--version"),
         uv=version("uv", "--version"),
-        git=version("git", "--version"),
     )
 
 
@@ -110,15 +105,6 @@ def _engines(environ: Mapping[str, str], version: Callable[..., str | None]) -> 
         )
         found.append(Engine(name, own, trouble))
     return tuple(found)
-
-
-def _filtered_processor() -> str:
-    """Return the kind of processor that system calls are filtered for, empty where they cannot be."""
-    try:
-        native()
-    except Exception:  # noqa: BLE001 (what is wrong is told by the runtimes)
-        return ""
-    return platform.machine()
 
 
 def _settings() -> dict[str, str]:

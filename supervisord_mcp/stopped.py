@@ -6,13 +6,12 @@ A start of the machine forgets it, as it does what a person started: then the co
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Collection
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from supervisord_mcp.config.files import keep_file
 from supervisord_mcp.policy.holds import FREE, Hold
 
 _log = logging.getLogger(__name__)
@@ -53,18 +52,13 @@ class Stopped:
         if holds == self._holds:
             return
         self._holds = holds
-        temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
         try:
             if not holds:
                 self._path.unlink(missing_ok=True)
                 return
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.write_bytes(msgspec.json.encode(_File(self._boot, holds)))
-            temporary.replace(self._path)
+            keep_file(self._path, msgspec.json.encode(_File(self._boot, holds)))
         except (OSError, UnicodeEncodeError) as error:
             _log.warning("cannot keep which servers are stopped, over an end of the daemon: %s", error)
-            with suppress(OSError):
-                temporary.unlink()
 
     def _read(self) -> dict[str, Hold]:
         try:

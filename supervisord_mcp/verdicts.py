@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from supervisord_mcp.config.files import keep_file
 from supervisord_mcp.protocol.eras import probe
 from supervisord_mcp.protocol.eras.probe import Verdict
 
@@ -54,15 +53,10 @@ class Verdicts:
         kept = probe.KEPT if verdict.only is not None else LASTING
         fresh[fingerprint] = _Entry(verdict.legacy, verdict.modern, now + kept)
         self._known = dict(list(fresh.items())[-KEPT:])
-        temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.write_bytes(msgspec.json.encode(self._known))
-            temporary.replace(self._path)
+            keep_file(self._path, msgspec.json.encode(self._known))
         except OSError as error:
             _log.warning("cannot keep which era a server speaks: %s", error)
-            with suppress(OSError):
-                temporary.unlink()
 
     def _entries(self) -> dict[str, _Entry]:
         if self._known is None:

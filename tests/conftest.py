@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from supervisord_mcp.runtimes import orphans
 
 # A shared machine stalls now and then, so no example has a deadline; the example's size is bounded instead.
 settings.register_profile("fast", max_examples=60, deadline=None, derandomize=True, database=None)
@@ -27,6 +30,15 @@ os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.envir
 def anyio_backend() -> str:
     """Asynchronous tests run where the daemon runs."""
     return "asyncio"
+
+
+@pytest.fixture
+def subreaper() -> Iterator[None]:
+    """Adopt orphans as the daemon does, for the time of a test."""
+    orphans.become_subreaper()
+    yield
+    orphans.reap_strangers()
+    ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,6 @@ from supervisord_mcp.runtimes.base import Lack
 
 WELL = Machine(
     kernel="6.18.0",
-    processor="x86_64",
     root=False,
     namespaces={"/proc/sys/user/max_user_namespaces": "15000"},
     container="",
@@ -26,7 +25,6 @@ WELL = Machine(
     runc="1.3.6",
     node="20.20.2",
     uv="0.9.1",
-    git="2.39.5",
 )
 BLOCKED = (Lack("a sandbox", "AppArmor keeps programs from it", "Install the profile."),)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,15 @@ from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import ConfigError, LaunchError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.launch import Launch, Launcher, make_runtimes
-from supervisord_mcp.runtimes import orphans, tree
+from supervisord_mcp.runtimes import tree
 from supervisord_mcp.runtimes.limits import DEFAULTS
 from supervisord_mcp.runtimes.seccomp import Policy
 from tests.kit.bounded import bounded
 from tests.kit.required import as_root
 from tests.packages.registry import place
 from tests.runtimes.conformance import ended, read
+
+pytestmark = pytest.mark.usefixtures("subreaper")
 
 BASE = {"PATH", "LANG", "HOME", "USER", "LOGNAME"}
 NEVER = (
@@ -65,14 +66,6 @@ class World:
         config = ServerConfig.model_validate({"runtime": "bare", **entry})
         facts = Facts("files", project=None if project is None else str(project), environ=host or {})
         return self.launcher.resolve("files", config, facts)
-
-
-@pytest.fixture(autouse=True)
-def _subreaper() -> Iterator[None]:
-    orphans.become_subreaper()
-    yield
-    orphans.reap_strangers()
-    ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
 
 
 @pytest.fixture

@@ -48,23 +48,9 @@ def _from_files() -> ListResult:
     """Return what a daemon would answer if one ran now."""
     from supervisord_mcp.catalogues import Catalogues
     from supervisord_mcp.config.load import load
+    from supervisord_mcp.reports import server_entry
 
     places = paths()
     catalogues = Catalogues(places.catalogue_dir)
-    entries = []
-    for name, server in load(places).config.servers.items():
-        known = catalogues.newest(name)
-        entries.append(
-            ServerEntry(
-                name=name,
-                command=server.argv,
-                start=server.start,
-                scope=server.scope,
-                runtime=server.runtime,
-                profile=server.profile,
-                network=server.network_text,
-                catalogue=known is not None,
-                tools=None if known is None or (tools := known.lists.get("tools/list")) is None else len(tools),
-            )
-        )
-    return ListResult(servers=tuple(entries))
+    servers = load(places).config.servers.items()
+    return ListResult(servers=tuple(server_entry(name, server, catalogues.newest(name)) for name, server in servers))

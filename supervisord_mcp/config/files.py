@@ -99,6 +99,22 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
     _sync_directory(target.parent)
 
 
+def keep_file(path: Path, data: bytes) -> None:
+    """Give a file of the daemon's own a new content in one step, its directory too; quick, for it can be done without.
+
+    Raise `OSError` if that is not possible; then nothing else is left.
+    """
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
 def link_directories(path: Path) -> tuple[Path, ...]:
     """Return every directory in which a change can make a path mean another file.
 

@@ -89,27 +89,23 @@ class Anteroom:
         """The host sent a line."""
         if isinstance(line, Oversized):
             seen = salvage.outline(line.head, line.tail)
-            return [_error(seen.identity, jsonrpc.INVALID_REQUEST, "the message is too long")]
+            return [error_reply(seen.identity, jsonrpc.INVALID_REQUEST, "the message is too long")]
         text = salvage.bare(line)
         if not text:
             return []
         if text.startswith(b"[") and self.state.version == mcp.BATCH_VERSION:
             return self._hold(text, _batch(text))
-        try:
-            message = jsonrpc.parse(text)
-        except FramingError as error:
-            return [_error(None, error.rpc_code, error.message)]
-        fault = requests.fault(message)
-        if fault is not None:
-            identity = message.id if message.id is not None and jsonrpc.valid_id(message.id) else None
-            return [_error(identity, jsonrpc.INVALID_REQUEST, fault)]
-        return self._from_host(text, message)
+        message = parsed(text)
+        return [message] if isinstance(message, Reply) else self._from_host(text, message)
 
     def give_up(self) -> list[Outcome]:
         """The host does not say what its roots are: where it needs a project, let it go with an answer."""
         if self._remedy is None:
             return [Admitted((), None, self.state, tuple(self._lines), tuple(self._waiting))]
-        return [*(_error(identity, jsonrpc.INTERNAL_ERROR, self._remedy) for identity in self._waiting), TurnedAway()]
+        return [
+            *(error_reply(identity, jsonrpc.INTERNAL_ERROR, self._remedy) for identity in self._waiting),
+            TurnedAway(),
+        ]
 
     def _from_host(self, line: bytes, message: Message) -> list[Outcome]:
         if message.method == "ping" and message.id is not None:
@@ -127,15 +123,15 @@ class Anteroom:
         if message.id is None or message.method is None:
             return []
         if message.method == "server/discover":
-            return [_error(message.id, jsonrpc.METHOD_NOT_FOUND, "Method not found: server/discover")]
+            return [error_reply(message.id, jsonrpc.METHOD_NOT_FOUND, "Method not found: server/discover")]
         if message.method != "initialize":
-            return [_error(message.id, jsonrpc.INVALID_REQUEST, "initialize comes first")]
+            return [error_reply(message.id, jsonrpc.INVALID_REQUEST, "initialize comes first")]
         try:
             said = requests.opening(message)
         except FramingError as error:
-            return [_error(message.id, error.rpc_code, error.message)]
+            return [error_reply(message.id, error.rpc_code, error.message)]
         if self._remedy is not None and "roots" not in said.capabilities:
-            return [_error(message.id, jsonrpc.INTERNAL_ERROR, self._remedy), TurnedAway()]
+            return [error_reply(message.id, jsonrpc.INTERNAL_ERROR, self._remedy), TurnedAway()]
         self.state = State(version=said.version, capabilities=said.capabilities, client=said.client)
         return [Reply(jsonrpc.result_line(message.id, self._handshake()))]
 
@@ -169,7 +165,21 @@ class Anteroom:
         return [Admitted(paths, roots, self.state, tuple(self._lines), tuple(self._waiting))]
 
 
-def _error(identity: bytes | None, code: int, text: str) -> Reply:
+def parsed(text: bytes) -> Message | Reply:
+    """Return what a host said, or the error that it gets for it."""
+    try:
+        message = jsonrpc.parse(text)
+    except FramingError as error:
+        return error_reply(None, error.rpc_code, error.message)
+    fault = requests.fault(message)
+    if fault is None:
+        return message
+    identity = message.id if message.id is not None and jsonrpc.valid_id(message.id) else None
+    return error_reply(identity, jsonrpc.INVALID_REQUEST, fault)
+
+
+def error_reply(identity: bytes | None, code: int, text: str) -> Reply:
+    """Return an error as the answer to a host."""
     return Reply(jsonrpc.error_line(identity, code, text))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, requests, salvage
-from supervisord_mcp.protocol.anteroom import Reply, Waits
+from supervisord_mcp.protocol.anteroom import Reply, Waits, error_reply, parsed
 from supervisord_mcp.protocol.eras import envelope
 from supervisord_mcp.protocol.eras.envelope import Fault
 from supervisord_mcp.protocol.framing import Oversized
@@ -48,18 +48,13 @@ class Threshold:
         """The host sent a line. Nothing may be said after `Decided`."""
         if isinstance(line, Oversized):
             seen = salvage.outline(line.head, line.tail)
-            return [_error(seen.identity, jsonrpc.INVALID_REQUEST, "the message is too long")]
+            return [error_reply(seen.identity, jsonrpc.INVALID_REQUEST, "the message is too long")]
         text = salvage.bare(line)
         if not text:
             return []
-        try:
-            message = jsonrpc.parse(text)
-        except FramingError as error:
-            return [_error(None, error.rpc_code, error.message)]
-        fault = requests.fault(message)
-        if fault is not None:
-            identity = message.id if message.id is not None and jsonrpc.valid_id(message.id) else None
-            return [_error(identity, jsonrpc.INVALID_REQUEST, fault)]
+        message = parsed(text)
+        if isinstance(message, Reply):
+            return [message]
         if message.id is None or message.method is None:
             return []  # nothing that could be answered or given up was said before
         return self._request(text, message, message.id)
@@ -73,23 +68,23 @@ class Threshold:
     def failed(self, text: str) -> list[Outcome]:
         """The server cannot be asked what it is."""
         asking, self._asking = self._asking, []
-        return [_error(identity, jsonrpc.INTERNAL_ERROR, text) for identity in asking]
+        return [error_reply(identity, jsonrpc.INTERNAL_ERROR, text) for identity in asking]
 
     def _request(self, line: bytes, message: Message, identity: bytes) -> list[Outcome]:
         if identity in self._asking:
             text = f"id {identity.decode()} is already in use by a request that is not answered yet"
             # With that id the refusal would settle the first one.
-            return [_error(None, jsonrpc.INVALID_REQUEST, text)]
+            return [error_reply(None, jsonrpc.INVALID_REQUEST, text)]
         if message.method == "initialize" and not envelope.is_modern(message):
             try:
                 said = requests.opening(message)
             except FramingError as error:
-                return [_error(identity, error.rpc_code, error.message)]
+                return [error_reply(identity, error.rpc_code, error.message)]
             return [Decided("legacy", said.version, said.capabilities, (line,))]
         if message.method == "ping" and not envelope.is_modern(message):
             return [Reply(jsonrpc.result_line(identity, b"{}"))]
         if message.method != "server/discover" and not envelope.claims(message):
-            return [_error(identity, jsonrpc.INVALID_REQUEST, "initialize comes first")]
+            return [error_reply(identity, jsonrpc.INVALID_REQUEST, "initialize comes first")]
         meant = envelope.read(message)
         if isinstance(meant, Fault):
             return [Reply(meant.line(identity))]
@@ -100,7 +95,3 @@ class Threshold:
         first = not self._asking
         self._asking.append(identity)
         return [Waits(identity), *([Unknown()] if first else [])]
-
-
-def _error(identity: bytes | None, code: int, text: str) -> Reply:
-    return Reply(jsonrpc.error_line(identity, code, text))

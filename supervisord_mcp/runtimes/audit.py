@@ -14,7 +14,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import platform
 import select
 import struct
 import subprocess
@@ -24,12 +23,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from supervisord_mcp.runtimes import seccomp, syscalls
+from supervisord_mcp.runtimes.base import LaunchSpec
 from supervisord_mcp.runtimes.bpf import Answer, Switch, decide
-from supervisord_mcp.runtimes.process import Program, Spawned, spawn
+from supervisord_mcp.runtimes.process import Program, Spawned, give_up_new_rights, spawn
+from supervisord_mcp.runtimes.sandbox import shown_paths
 
-_CALLS = {"x86_64": 317, "aarch64": 277}
 _SET_FILTER, _NEW_LISTENER = 1, 1 << 3
-_PR_SET_NO_NEW_PRIVS = 38
 _RECEIVE, _SEND = 0xC0502100, 0xC0182101
 _QUESTION = struct.Struct("=QIIiIQ6Q")
 _REPLY = struct.Struct("=QqiI")
@@ -81,14 +80,14 @@ class _Filter(ctypes.Structure):
 def install(program: bytes, *, listen: bool = False) -> int:
     """Filter the system calls of this thread and of all that it will start; it gets no new rights from now on.
 
-    With ``listen`` return the descriptor on which the kernel asks, else -1. Raise `OSError`.
+    With ``listen`` return the descriptor on which the kernel asks, else -1. Raise `OSError`, and `IsolationError` where
+    the machine is of a kind that cannot be filtered.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    one, zero = ctypes.c_ulong(1), ctypes.c_ulong(0)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, one, zero, zero, zero)
+    give_up_new_rights()
     wanted = _Filter(len(program) // 8, program)
     flags = ctypes.c_uint32(_NEW_LISTENER if listen else 0)
-    number = _CALLS.get(platform.machine(), -1)
+    number = syscalls.native().numbers["seccomp"]
     result = int(libc.syscall(number, ctypes.c_uint32(_SET_FILTER), flags, ctypes.byref(wanted)))
     if result < 0:
         code = ctypes.get_errno()
@@ -224,6 +223,11 @@ def _text(pid: int, address: int) -> str:
     except (OSError, OverflowError):
         return ""
     return os.fsdecode(content.partition(b"\0")[0])
+
+
+def auditor_of(spec: LaunchSpec, policy: seccomp.Policy, report: Report) -> Auditor | None:
+    """Return who answers for the filter of a child with this policy; None where it is not audited."""
+    return Auditor(spec.name, policy, report, shown_paths(spec)) if policy.audit else None
 
 
 def spawn_audited(program: Program, auditor: Auditor) -> Spawned:

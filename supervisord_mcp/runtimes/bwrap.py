@@ -25,8 +25,8 @@ import anyio
 
 from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError, LaunchError
-from supervisord_mcp.runtimes import diagnosis, sandbox, seccomp, syscalls
-from supervisord_mcp.runtimes.audit import Auditor, Report, ignore, spawn_audited
+from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls
+from supervisord_mcp.runtimes.audit import Report, auditor_of, ignore, spawn_audited
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
@@ -193,11 +193,7 @@ class BwrapRuntime(Runtime):
             outer, inner = _divided(_with_proxy(spec))
             built += [("--setenv", name, value) for name, value in inner]
             phases = (("--info-fd", str(info.theirs)), ("--block-fd", str(block.theirs)))
-            auditor = (
-                Auditor(spec.name, spec.seccomp, self._denied, sandbox.shown_paths(spec))
-                if spec.seccomp.audit
-                else None
-            )
+            auditor = auditor_of(spec, spec.seccomp, self._denied)
             filtered = [] if auditor is not None else [_filter(spec, descriptors)]
             line = descriptors.render([*built, *filtered, *phases])
             env = with_marker(outer, spec.marker)
@@ -229,11 +225,6 @@ class BwrapRuntime(Runtime):
                     await child.aclose()
                 raise
         return child
-
-    def _auditor(self, spec: LaunchSpec) -> Auditor | None:
-        if not spec.seccomp.audit:
-            return None
-        return Auditor(spec.name, spec.seccomp, self._denied, sandbox.shown_paths(spec))
 
     def _means(self, mortal: bool) -> Available:
         return means(

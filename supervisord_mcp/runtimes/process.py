@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from supervisord_mcp.errors import LaunchError
 
 _CLONE_FS = 0x200
+_PR_SET_NO_NEW_PRIVS = 38
 _PASSING_TROUBLE = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY, errno.EINTR, errno.EIO}
 )
@@ -90,6 +91,13 @@ def spawn(program: Program) -> Spawned:
     for descriptor in (stdin, stdout, stderr):
         os.set_blocking(descriptor, False)
     return Spawned(pid, pidfd, stdin, stdout, stderr)
+
+
+def give_up_new_rights() -> None:
+    """Let no program that this thread starts get more rights than it has (PR_SET_NO_NEW_PRIVS). Raise `OSError`."""
+    one, zero = ctypes.c_ulong(1), ctypes.c_ulong(0)
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, one, zero, zero, zero) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def check_program(program: Program) -> None:

@@ -19,9 +19,7 @@ from supervisord_mcp.runtimes.process import Program, spawn
 from supervisord_mcp.runtimes.seccomp import Policy
 from tests.kit.bounded import bounded
 from tests.runtimes.conformance import ended, python, read, running, shell
-from tests.runtimes.conftest import subreaper
 
-__all__ = ["subreaper"]
 pytestmark = [pytest.mark.bwrap, pytest.mark.usefixtures("subreaper")]
 
 _HANDLER = """

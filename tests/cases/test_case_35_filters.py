@@ -29,11 +29,9 @@ from tests.kit.bounded import bounded
 from tests.kit.nodes import NEWER, SYSTEM, node
 from tests.kit.required import need
 from tests.runtimes.conformance import ended, python, read, running
-from tests.runtimes.conftest import subreaper
 from tests.runtimes.test_bwrap import as_person
 from tests.runtimes.test_filtered import NODE
 
-__all__ = ["subreaper"]
 pytestmark = [pytest.mark.bwrap, pytest.mark.slow, pytest.mark.usefixtures("subreaper")]
 
 _WORK = """

@@ -11,9 +11,7 @@ from supervisord_mcp.cli import profile_test
 from supervisord_mcp.probes import trial
 from supervisord_mcp.probes.trial import Result
 from tests.cli.conftest import Smcp
-from tests.runtimes.conftest import subreaper
 
-__all__ = ["subreaper"]
 # The command adopts orphans for as long as its process lives, and here that is the one of all tests.
 pytestmark = [pytest.mark.bwrap, pytest.mark.slow, pytest.mark.usefixtures("subreaper")]
 

@@ -6,7 +6,6 @@ many profiles, and with what a program finds in a real one, for some.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import posixpath
 import tempfile
@@ -25,7 +24,6 @@ from supervisord_mcp.config.load import load
 from supervisord_mcp.config.variables import escape
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.launch import Launch, Launcher
-from supervisord_mcp.runtimes import orphans
 from supervisord_mcp.runtimes.sandbox import HOME, Features, steps
 from tests.config.places import paths_in
 from tests.kit.bounded import bounded
@@ -159,14 +157,6 @@ def planned(launch: Launch, top: Path) -> dict[str, str]:
     return found
 
 
-@pytest.fixture
-def _adopting() -> Iterator[None]:
-    orphans.become_subreaper()
-    yield
-    orphans.reap_strangers()
-    ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
-
-
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     # Not below /tmp: every sandbox has one of its own, in which it may write.
@@ -182,7 +172,7 @@ def test_the_plan_gives_what_is_promised_and_nothing_else(world: World, random: 
 
 
 @pytest.mark.bwrap
-@pytest.mark.usefixtures("_adopting")
+@pytest.mark.usefixtures("subreaper")
 @pytest.mark.parametrize("seed", range(REAL))
 @bounded(60)
 async def test_a_sandbox_gives_what_is_promised_and_nothing_else(world: World, seed: int) -> None:

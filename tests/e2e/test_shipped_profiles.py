@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import sys
@@ -18,12 +17,11 @@ from supervisord_mcp.config.load import load
 from supervisord_mcp.config.variables import escape
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.launch import Launcher
-from supervisord_mcp.runtimes import orphans
 from tests.config.places import paths_in
 from tests.kit.bounded import bounded
 from tests.runtimes.conformance import read
 
-pytestmark = [pytest.mark.bwrap, pytest.mark.usefixtures("_adopting")]
+pytestmark = [pytest.mark.bwrap, pytest.mark.usefixtures("subreaper")]
 
 #: Every line of these answers one question.
 POOLS = """
@@ -100,14 +98,6 @@ class Shop:
         finally:
             await child.aclose()
             await launch.runtime.aclose()
-
-
-@pytest.fixture
-def _adopting() -> Iterator[None]:
-    orphans.become_subreaper()
-    yield
-    orphans.reap_strangers()
-    ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
 
 
 @pytest.fixture

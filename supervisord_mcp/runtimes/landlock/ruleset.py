@@ -10,12 +10,12 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from supervisord_mcp.runtimes.landlock.abi import ON_FILES, Coverage, Right
+from supervisord_mcp.runtimes.process import give_up_new_rights
 
 # The numbers are the same on every architecture (asm-generic/unistd.h).
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _VERSION = 1
 _PATH_BENEATH = 1
-_PR_SET_NO_NEW_PRIVS = 38
 
 
 def version() -> int:
@@ -41,10 +41,8 @@ def made(covered: Coverage, paths: Iterable[tuple[str, Right]]) -> Iterator[int]
 
 def restrict_this_thread(ruleset: int) -> None:
     """Hold this thread, and all it will start, to a set of rules, and to the rights it has. Raise `OSError`."""
-    libc = _libc()
-    one, zero = ctypes.c_ulong(1), ctypes.c_ulong(0)
-    _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, one, zero, zero, zero))
-    _check(libc.syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)))
+    give_up_new_rights()
+    _check(_libc().syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)))
 
 
 def _create(covered: Coverage) -> int:

@@ -169,11 +169,6 @@ class LandlockRuntime(Runtime):
             ) from error
         return ProcessChild(spawned, spec.marker)
 
-    def _auditor(self, spec: LaunchSpec) -> Auditor | None:
-        if not spec.seccomp.audit:
-            return None
-        return Auditor(spec.name, _policy(spec), self._denied, sandbox.shown_paths(spec))
-
     def _check(self, spec: LaunchSpec) -> None:
         """Raise `IsolationError` for what was promised and cannot be kept without namespaces."""
         for lack in self.check():

@@ -14,10 +14,8 @@ from supervisord_mcp.runtimes.base import LaunchSpec, Mount
 from tests.kit.bounded import bounded
 from tests.kit.nodes import NEWER, SYSTEM, node
 from tests.runtimes.conformance import PYTHON_ROOTS
-from tests.runtimes.conftest import subreaper
 from tests.runtimes.egress.world import World, authority, egress, page, run, script, serving
 
-__all__ = ["subreaper"]
 pytestmark = [pytest.mark.bwrap, pytest.mark.slow, pytest.mark.usefixtures("subreaper")]
 
 _RULES = ("ok.test:80", "ok.test:443")
