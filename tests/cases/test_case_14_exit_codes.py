@@ -23,11 +23,14 @@ async def stopped_while_it_exits(chance: random.Random) -> str:
     """Let a child exit with 7 and stop it at the same moment; return how it is said to have ended."""
     child = ProcessChild(spawn(Program(CHILD, {"PATH": "/usr/bin:/bin"})), f"t-{uuid.uuid4()}")
     # What the stop ladder does, and the order and the distance of its steps that a busy machine may give them.
-    steps = [child.close_stdin, lambda: child.signal(signal.SIGTERM), child.kill]
+    steps = [child.close_stdin, lambda: child.signal(signal.SIGTERM), child.kill][: chance.randint(1, 3)]
     if chance.random() < 0.8:
         os.write(child.stdin, b"\n")
+    else:
+        # Told nothing and with its stdin open it waits for the signal, however long the machine takes to send that.
+        steps = steps[1:] or [child.kill]
     waiting = asyncio.ensure_future(child.wait())
-    for step in steps[: chance.randint(1, 3)]:
+    for step in steps:
         for _ in range(chance.randint(0, 3)):
             await asyncio.sleep(chance.choice([0, 0, 0.0005, 0.002]))
         step()
