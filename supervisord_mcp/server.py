@@ -145,7 +145,7 @@ class ManagedServer:
         """A host is there."""
         self._sessions[session.key] = session
         self._used = self._loop.time()
-        self._apply(self._mux.attach(session.key, state))
+        self._apply(self._mux.attach(session.key, state, session.principal))
         if state is not None:
             session.remember(self._mux.state(session.key))
 

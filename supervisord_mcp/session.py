@@ -51,6 +51,10 @@ class SessionLink(Protocol):
 
     key: SessionKey
 
+    @property
+    def principal(self) -> str:
+        """Whose session it is, as far as an answer may depend on that (protocol.md 6.5 step 4)."""
+
     def send(self, data: bytes, weight: Weight, closes: tuple[bytes, ...]) -> None:
         """Write a line to the host."""
 
@@ -118,6 +122,11 @@ class Session:
         self._loop.add_reader(wires.connection.fileno(), self._shim_spoke)
         self.started = self._loop.time()
         self.dropped_messages = 0
+
+    @property
+    def principal(self) -> str:
+        """The user of the host, whom the kernel named when the shim connected."""
+        return self.facts.principal
 
     @property
     def closed(self) -> bool:

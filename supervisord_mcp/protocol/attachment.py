@@ -64,7 +64,8 @@ class Attachment:
     """One host at one instance. ``open`` maps its unanswered ids to upstream ids (None: not sent upstream yet).
 
     ``era`` is that of its first message which is not ``server/discover``, None until then (protocol.md 6.9). ``asking``
-    is the id of its `initialize`.
+    is the id of its `initialize`. ``principal`` is who it is (protocol.md 6.5 step 4, 6.7): the user of a local host.
+    Server and workspace need not be part of it, for what is kept for a principal is kept by one instance.
     """
 
     key: SessionKey
@@ -79,6 +80,7 @@ class Attachment:
     era: Era | None = None
     lists: KnownLists = field(default_factory=KnownLists)
     asking: bytes | None = None
+    principal: str = ""
 
     # The handshake
 
@@ -130,13 +132,13 @@ class Attachment:
         )
 
     @classmethod
-    def restored(cls, key: SessionKey, state: State) -> Attachment:
+    def restored(cls, key: SessionKey, state: State, principal: str = "") -> Attachment:
         """Given the kept state of a session, return its attachment to a new daemon's instance."""
         greeting, era = Greeting.NONE, state.era
         if state.version and era != "modern":
             greeting, era = Greeting.DONE if state.initialized else Greeting.ANSWERED, "legacy"
         kept = (state.version, state.capabilities, state.client, state.level, state.asked)
-        return cls(key, greeting, *kept, era=era, lists=KnownLists(former=True))
+        return cls(key, greeting, *kept, era=era, lists=KnownLists(former=True), principal=principal)
 
     # Answers
 

@@ -70,13 +70,14 @@ class Multiplexer:
 
     @property
     def busy(self) -> bool:
-        """Whether anything keeps the child from being idle: a request, a callback, a subscription, a task."""
+        """Whether anything keeps the child from being idle: a request, a callback, a subscription, a task, a retry."""
         talk = self._talk
         return bool(
             talk.held
             or talk.callbacks
             or talk.bridge
             or self._modern.tunnels.busy
+            or self._modern.parking
             or talk.subscriptions
             or talk.tasks
             or any(pending.session is not None for pending in talk.pending.values())
@@ -112,12 +113,12 @@ class Multiplexer:
         """The time of an `Alarm` has come."""
         return self._talk.alarms.rang(serial)
 
-    def attach(self, key: SessionKey, state: State | None = None) -> list[Command]:
-        """A host is there; ``state`` is what it had before the daemon was restarted."""
+    def attach(self, key: SessionKey, state: State | None = None, principal: str = "") -> list[Command]:
+        """A host is there, of this principal; ``state`` is what it had before the daemon was restarted."""
         if state is None:
-            self._talk.sessions[key] = Attachment(key)
+            self._talk.sessions[key] = Attachment(key, principal=principal)
             return []
-        self._talk.sessions[key] = Attachment.restored(key, state)
+        self._talk.sessions[key] = Attachment.restored(key, state, principal)
         self._talk.subscriptions.restore(key, state.uris)
         if self._talk.ready:
             return [*self._talk.replay_subscriptions(), *self._talk.raise_level()]

@@ -77,7 +77,11 @@ class ModernHosts:
         attachment.version = mcp.NEWEST_MODERN
         # What the child asked before is for nobody: such a host is told of it in answers only.
         early = self._talk.callbacks.host_ready()
-        return [Remember(attachment.key), *early, *self._request(attachment, message, message.id)]
+        try:
+            told = self._request(attachment, message, message.id)
+        except FramingError as fault:  # what was decided by now is to be done all the same
+            told = self._talk.fail(attachment, message.id, fault.rpc_code, fault.message)
+        return [Remember(attachment.key), *early, *told]
 
     def _heard(self, attachment: Attachment, message: Message) -> list[Command]:
         if message.method is None:
@@ -215,7 +219,7 @@ class ModernHosts:
         assert message.method is not None
         params = message.params()
         requests.token(params)  # what is refused must not change the log level of the child
-        call = Call(attachment.key, identity, message.method, said, params)
+        call = Call(attachment.key, attachment.principal, identity, message.method, said, params)
         told = envelope.strip(jsonrpc.object_text({key: params[key] for key in params if key not in _NOT_LEGACY}))
         message.members.pop("params")
         if told is not None:
@@ -296,14 +300,16 @@ class ModernHosts:
         return self.tunnels.child_ready() if self._talk.modern else self.tunnels.end_all()
 
     def leave(self, session: SessionKey) -> list[Command]:
-        """A host is gone."""
+        """A host is gone. Where the child was its alone, no other connection of its principal comes to this one."""
         self.relay.leave(session)
-        return [*self.parking.leave(session), *self.listening.leave(session), *self.tunnels.leave(session)]
+        parted = self.parking.leave(session, for_good=self._talk.callbacks.relay)
+        return [*parted, *self.listening.leave(session), *self.tunnels.leave(session)]
 
     def dismiss(self, session: SessionKey) -> list[Command]:
         """A host is told that everything it waits for is over; here its listens end, as they should (pitfall 62)."""
         self.relay.leave(session)
-        return [*self.parking.leave(session), *self.listening.end(session), *self.tunnels.end(session)]
+        parted = self.parking.leave(session, for_good=True)
+        return [*parted, *self.listening.end(session), *self.tunnels.end(session)]
 
     def child_lost(self) -> None:
         """The child is gone; who waited for it is told so elsewhere."""

@@ -400,7 +400,7 @@ def test_everything_ends_with_the_child_and_with_the_host() -> None:
         assert not talk.mux.busy
 
 
-def test_what_was_parked_at_a_legacy_child_is_told_at_its_modern_successor() -> None:
+def test_the_state_of_a_legacy_child_is_for_its_modern_successor_to_refuse() -> None:
     with Talk(relay=True) as talk:
         a = talk.joins("a")
         a.says(tool(1, capabilities={"roots": {}}))
@@ -415,4 +415,6 @@ def test_what_was_parked_at_a_legacy_child_is_told_at_its_modern_successor() -> 
         talk.terms = TERMS
         served(talk)
         a.says(tool(2, {"requestState": state}, capabilities={"roots": {}}))
-        a.hears(result(2, ...))
+        told = talk.server.hears(request(..., "tools/call", {"requestState": state, ...: ...}))
+        talk.server.fails(told, -32602, "unknown state")
+        a.hears(error(2, -32602, "unknown state"))
