@@ -142,7 +142,7 @@ class Conversation:
         self.crowded = False
         self.level: str | None = None
         self.subscriptions = Subscriptions()
-        self.tasks = Tasks()
+        self.tasks = Tasks(self.alarms)
         self._task_lists = TaskLists(self.tasks, self)
         self.callbacks = Callbacks(self.sessions, self.pending, self.tasks, relay)
         shared = self.callbacks.shared

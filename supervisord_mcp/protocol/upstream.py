@@ -163,9 +163,8 @@ class Upstream:
         if result is None:
             return []
         if pending.augmented:
-            self._talk.tasks.created(pending, result, upstream)
-        else:
-            self._talk.note_page(attachment, pending.method, jsonrpc.members_of(result))
+            return self._talk.tasks.created(pending, result, upstream)
+        self._talk.note_page(attachment, pending.method, jsonrpc.members_of(result))
         return []
 
     def _read(self, followed: list[Command]) -> list[Command]:

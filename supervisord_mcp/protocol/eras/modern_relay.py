@@ -111,7 +111,7 @@ class ModernRelay:
                 answer.members["result"] = Raw(offers.served(result))
             elif jsonrpc.string_of(members.get("resultType")) == "task":
                 pending = Pending(call.session, call.identity, call.method)
-                self.talk.tasks.created(pending, jsonrpc.object_text({"task": result}), upstream)
+                kept += self.talk.tasks.created(pending, jsonrpc.object_text({"task": result}), upstream)
         else:
             if call.ticket is not None:
                 self.cache.failed(call.ticket.question)
