@@ -408,6 +408,9 @@ class ManagedServer:
             case talk.Remember(key):
                 if (session := self._sessions.get(key)) is not None:
                     session.remember(self._mux.state(key))
+            case talk.Parted(key, reason):
+                if (session := self._sessions.get(key)) is not None:
+                    session.finish(1, reason)
             case talk.Demand():
                 self.demand()
             case talk.Ready():

@@ -32,6 +32,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     A host of the modern era, which alone is noted in ``era``, has no handshake: its ``version``, ``capabilities`` and
     ``client`` are those of its last request.
+
+    ``told`` are the server's capabilities in the answer to `initialize`; None where that was answered before anything
+    was known of the server (`anteroom`), so that what the first child offers is taken for it (`promises`).
     """
 
     version: str = ""
@@ -43,6 +46,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     asked: int = 0
     era: Era | None = None
     asking: str | None = None
+    told: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -81,6 +85,7 @@ class Attachment:
     lists: KnownLists = field(default_factory=KnownLists)
     asking: bytes | None = None
     principal: str = ""
+    told: dict[str, Any] | None = None
 
     # The handshake
 
@@ -88,6 +93,11 @@ class Attachment:
     def greeted(self) -> bool:
         """Whether the handshake was asked for, so that other requests may follow."""
         return self.greeting is not Greeting.NONE
+
+    @property
+    def answered(self) -> bool:
+        """Whether the handshake was answered, so that the host relies on what it was told."""
+        return self.greeting in (Greeting.ANSWERED, Greeting.DONE)
 
     @property
     def done(self) -> bool:
@@ -129,6 +139,7 @@ class Attachment:
             uris=uris,
             asked=self.asked,
             asking=asking,
+            told=self.told,
         )
 
     @classmethod
@@ -138,7 +149,8 @@ class Attachment:
         if state.version and era != "modern":
             greeting, era = Greeting.DONE if state.initialized else Greeting.ANSWERED, "legacy"
         kept = (state.version, state.capabilities, state.client, state.level, state.asked)
-        return cls(key, greeting, *kept, era=era, lists=KnownLists(former=True), principal=principal)
+        lists = KnownLists(former=True)
+        return cls(key, greeting, *kept, era=era, lists=lists, principal=principal, told=state.told)
 
     # Answers
 
@@ -177,7 +189,7 @@ class Attachment:
 
     def list_changed(self, kind: str) -> list[ToSession]:
         """A list changed: tell the host, once until it asks for that list again (pitfall 29)."""
-        if self.greeting not in (Greeting.ANSWERED, Greeting.DONE):
+        if not self.answered:
             return []  # what it asks for later is new anyway
         return [self._list_changed(kind)] if self.lists.changed(kind, self.done) else []
 

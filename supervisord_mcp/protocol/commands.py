@@ -123,6 +123,14 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Parted:
+    """A host is let go, with the reason: its session ends, and it is to connect anew."""
+
+    session: SessionKey
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something for the server's log: noise on stdout, an answer nobody waits for, a request that was refused."""
 
@@ -145,5 +153,6 @@ Command = (
     | Health
     | Alarm
     | Moved
+    | Parted
     | Note
 )

@@ -14,7 +14,7 @@ from supervisord_mcp.protocol import jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import Attachment, State
 from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.catalogue import Catalogue
-from supervisord_mcp.protocol.commands import Command, Demand, Remember, SessionKey
+from supervisord_mcp.protocol.commands import Command, Demand, Parted, Remember, SessionKey
 from supervisord_mcp.protocol.conversation import Conversation, Entropy
 from supervisord_mcp.protocol.downstream import Downstream
 from supervisord_mcp.protocol.eras.modern_child import ModernChild
@@ -35,6 +35,7 @@ class Multiplexer:
         self._talk = Conversation(server, relay=relay, known=known, entropy=entropy)
         self._talk.bridge = bridge = ModernChild(self._talk)
         self._modern = ModernHosts(self._talk, bridge.cache)
+        self._talk.part = self._part
         self._downstream = Downstream(self._talk, self._modern)
         self._upstream = Upstream(self._talk)
 
@@ -121,7 +122,8 @@ class Multiplexer:
         self._talk.sessions[key] = Attachment.restored(key, state, principal)
         self._talk.subscriptions.restore(key, state.uris)
         if self._talk.ready:
-            return [*self._talk.replay_subscriptions(), *self._talk.raise_level()]
+            parted = self._talk.compare_offers()
+            return [*parted, *self._talk.replay_subscriptions(), *self._talk.raise_level()]
         return [Demand()] if state.uris else []
 
     def detach(self, key: SessionKey) -> list[Command]:
@@ -138,6 +140,11 @@ class Multiplexer:
             commands += self._talk.unsubscribe_upstream(uri)
         self._talk.tasks.leave(attachment)
         return commands + self._talk.raise_level()
+
+    def _part(self, key: SessionKey, text: str) -> list[Command]:
+        """End the session of a host: answer what it waits for with the reason, and let it go."""
+        failed = self.fail_session(key, text, {"reason": "server_changed"})
+        return [*failed, *self.detach(key), Parted(key, text)]
 
     def fail_session(self, key: SessionKey, text: str, data: Any = None) -> list[Command]:
         """Answer everything a host waits for with an error; it stays attached."""

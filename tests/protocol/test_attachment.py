@@ -71,7 +71,7 @@ def test_a_change_is_told_when_the_host_can_be_told() -> None:
 def test_the_slow_state_survives(done: bool) -> None:
     attachment = answered()
     attachment.version, attachment.capabilities, attachment.client = "2025-06-18", {"roots": {}}, {"name": "h"}
-    attachment.level, attachment.asked = "debug", 7
+    attachment.level, attachment.asked, attachment.told = "debug", 7, {"tools": {"listChanged": True}}
     if done:
         attachment.confirmed()
     kept = msgspec.json.decode(msgspec.json.encode(attachment.state(["u:1"])), type=State)
@@ -81,6 +81,13 @@ def test_the_slow_state_survives(done: bool) -> None:
     assert restored.greeting is (Greeting.DONE if done else Greeting.ANSWERED)
     assert restored.state(["u:1"]) == attachment.state(["u:1"])
     assert kept.uris == ["u:1"]
+    assert kept.told == {"tools": {"listChanged": True}}
+    assert Attachment.restored(5, kept, "somebody").principal == "somebody"
+
+
+@pytest.mark.parametrize("greeting", list(Greeting))
+def test_what_was_answered_counts_for_the_host(greeting: Greeting) -> None:
+    assert Attachment(1, greeting).answered is (greeting in (Greeting.ANSWERED, Greeting.DONE))
 
 
 def test_a_handshake_that_was_not_answered_is_kept_with_its_id_until_it_is_done() -> None:
