@@ -258,10 +258,10 @@ class ModernHosts:
         if error is None or not jsonrpc.members_of(error):
             text = f"server '{self._talk.server}' answered with an error that is none"
             return self._talk.fail(attachment, call.identity, jsonrpc.INTERNAL_ERROR, text)
-        pages = conversion.url_requests(error) if call.method in PARKABLE else {}
-        if pages and takes(call.said.capabilities, "url"):
+        asks, able = call.method in PARKABLE, takes(call.said.capabilities, "url")
+        if asks and able and (pages := conversion.url_requests(error)):
             return self.parking.ask_for_pages(call, pages)
-        told = conversion.error_to_modern(error)
+        told = conversion.error_to_modern(error, lacks_pages=asks and not able)
         members = {"jsonrpc": jsonrpc.VERSION, "id": Raw(call.identity), "error": Raw(told)}
         return [*attachment.answer(call.identity, jsonrpc.encode(members))]
 

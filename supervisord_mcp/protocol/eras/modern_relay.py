@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Raw
 
-from supervisord_mcp.protocol import jsonrpc, mcp, requests
+from supervisord_mcp.protocol import asking, jsonrpc, mcp, requests
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.commands import Command, Opened, SessionKey, ToServer
 from supervisord_mcp.protocol.conversation import Conversation
@@ -109,6 +109,8 @@ class ModernRelay:
                 kept = self.cache.answered(call.ticket, result)
             if call.method == "server/discover":
                 answer.members["result"] = Raw(offers.served(result))
+            elif jsonrpc.string_of(members.get("resultType")) == "input_required":
+                answer.members["result"] = Raw(_within(result, call.said))
             elif jsonrpc.string_of(members.get("resultType")) == "task":
                 pending = Pending(call.session, call.identity, call.method)
                 kept += self.talk.tasks.created(pending, jsonrpc.object_text({"task": result}), upstream)
@@ -176,6 +178,16 @@ def forward(talk: Conversation, attachment: Attachment, message: Message, reply:
     attachment.open[identity] = upstream
     sent = ToServer(jsonrpc.encode(message.members))
     return upstream, [sent] if held else [Opened(attachment.key, identity), sent]
+
+
+def _within(result: Text, said: Envelope) -> Text:
+    """Given what a child wants to know, return it for the capabilities of the request: as it is, if they allow it."""
+    members = jsonrpc.members_of(result)
+    asked = jsonrpc.members_of(members.get("inputRequests"))
+    told = {key: asking.entry_within(entry, said.capabilities) for key, entry in asked.items()}
+    if all(told[key] is entry for key, entry in asked.items()):
+        return result
+    return jsonrpc.object_text({**members, "inputRequests": jsonrpc.object_text(told)})
 
 
 def question_of(method: str, params: Members, said: Envelope) -> Question | None:

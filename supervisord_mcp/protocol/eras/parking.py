@@ -20,7 +20,7 @@ from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, requests
-from supervisord_mcp.protocol.asking import input_request
+from supervisord_mcp.protocol.asking import entry_within, input_request
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.callbacks import refusal
 from supervisord_mcp.protocol.commands import Alarm, Command, Opened, SessionKey, ToServer
@@ -187,12 +187,13 @@ class Parking:
             pending = self._talk.pending[call.upstream]
             # Nothing about a parked call reaches the host, progress included (6.4).
             pending.identity, pending.token = b"", None
-        line = jsonrpc.result_line(call.identity, self._result(parked))
+        line = jsonrpc.result_line(call.identity, self._result(parked, call.said))
         told: list[Command] = [parked.alarm, *attachment.answer(call.identity, line)]
         return told if call.said.level is None else [*told, *self._talk.raise_level()]
 
-    def _result(self, parked: Parked) -> bytes:
-        entries = {key: question.entry for key, question in parked.questions.items()}
+    def _result(self, parked: Parked, said: Envelope) -> bytes:
+        asked = parked.questions.items()
+        entries = {key: entry_within(question.entry, said.capabilities) for key, question in asked}
         members: dict[str, Text] = {
             "resultType": b'"input_required"',
             "inputRequests": jsonrpc.object_text(entries),

@@ -247,6 +247,19 @@ def test_a_state_of_a_child_that_is_gone_is_for_its_successor_to_judge() -> None
         a.hears(error(1, -32602, "Invalid or expired requestState"))
 
 
+def test_a_context_that_was_not_declared_is_not_asked_for() -> None:
+    plain = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}
+    wide = {**plain, "params": {"messages": [], "maxTokens": 1, "includeContext": "allServers"}}
+    with Talk(terms=TERMS) as talk:
+        served(talk)
+        a = talk.joins("a")
+        for capabilities, told in (({"context": {}}, wide), ({}, plain)):
+            a.says(tool(1, capabilities={"sampling": capabilities, "roots": {}}))
+            asked = needs({"k": wide, "r": {"method": "roots/list"}}, "s")
+            talk.server.answers(talk.server.hears(...), {**asked, "x": 1})
+            a.hears(result(1, {**needs({"k": told, "r": {"method": "roots/list"}}, "s"), "x": 1}))
+
+
 @pytest.mark.parametrize(
     ("entry", "needed"),
     [

@@ -653,6 +653,27 @@ def test_a_host_that_opens_no_pages_is_told_what_it_lacks() -> None:
         bench.nothing_left()
 
 
+@pytest.mark.parametrize("data", [None, {"elicitations": []}, {"elicitations": [{"message": "no page"}]}])
+def test_an_error_that_names_no_page_is_the_fault_of_the_server(data: Json) -> None:
+    with Talk(relay=True) as talk:
+        bench = Bench(talk)
+        talk.server.fails(bench.asked, -32042, "log in first", data)
+        bench.host.hears(error(1, -32603, "log in first", data))  # it did declare the capability
+        bench.nothing_left()
+
+
+def test_a_context_is_asked_for_where_the_request_declared_it() -> None:
+    asked = {"messages": [], "maxTokens": 1, "includeContext": "thisServer"}
+    plain = {"messages": [], "maxTokens": 1}
+    with Talk(relay=True) as talk:
+        bench = Bench(talk)
+        bench.asks(method="sampling/createMessage", params=asked)
+        state = bench.is_told(1, {"r1": {"method": "sampling/createMessage", "params": plain}})
+        able = {"sampling": {"context": {}}}
+        bench.host.says(retry(2, state, capabilities=able))
+        bench.is_told(2, {"r1": {"method": "sampling/createMessage", "params": asked}})
+
+
 def test_a_question_for_a_call_that_is_not_there_is_refused() -> None:
     with Talk() as talk:
         talk.child_runs()
