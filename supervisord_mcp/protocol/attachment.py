@@ -33,6 +33,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     A host of the modern era, which alone is noted in ``era``, has no handshake: its ``version``, ``capabilities`` and
     ``client`` are those of its last request.
 
+    ``listens`` are its listens that were acknowledged: their parameters, by the JSON text of their ids.
+
     ``told`` are the server's capabilities in the answer to `initialize`; None where that was answered before anything
     was known of the server (`anteroom`), so that what the first child offers is taken for it (`promises`).
     """
@@ -47,6 +49,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     era: Era | None = None
     asking: str | None = None
     told: dict[str, Any] | None = None
+    listens: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -123,10 +126,11 @@ class Attachment:
         """The handshake was answered with an error: the host may try again."""
         self.greeting = Greeting.NONE
 
-    def state(self, uris: list[str]) -> State:
-        """Return what is worth keeping; ``uris`` are the host's subscriptions."""
+    def state(self, uris: list[str], listens: dict[str, dict[str, Any]]) -> State:
+        """Return what is worth keeping; ``uris`` are the host's subscriptions, ``listens`` its listens."""
         if self.era == "modern":
-            return State(version=self.version, capabilities=self.capabilities, client=self.client, era="modern")
+            said = (self.version, self.capabilities, self.client)
+            return State(version=said[0], capabilities=said[1], client=said[2], era="modern", listens=listens)
         if not self.greeted:
             return State()
         asking = None if self.done or self.asking is None else self.asking.decode()

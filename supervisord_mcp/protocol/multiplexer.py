@@ -100,7 +100,7 @@ class Multiplexer:
 
     def state(self, key: SessionKey) -> State:
         """Return what is worth keeping of a session over a death of the daemon."""
-        return self._talk.sessions[key].state(self._talk.subscriptions.of(key))
+        return self._talk.sessions[key].state(self._talk.subscriptions.of(key), self._modern.kept(key))
 
     def from_session(self, key: SessionKey, line: bytes | Oversized) -> list[Command]:
         """A host sent a line."""
@@ -119,12 +119,13 @@ class Multiplexer:
         if state is None:
             self._talk.sessions[key] = Attachment(key, principal=principal)
             return []
-        self._talk.sessions[key] = Attachment.restored(key, state, principal)
+        attachment = self._talk.sessions[key] = Attachment.restored(key, state, principal)
         self._talk.subscriptions.restore(key, state.uris)
+        commands = self._modern.restore(attachment, state.listens)
         if self._talk.ready:
-            parted = self._talk.compare_offers()
-            return [*parted, *self._talk.replay_subscriptions(), *self._talk.raise_level()]
-        return [Demand()] if state.uris else []
+            commands += self._talk.compare_offers()
+            return [*commands, *self._talk.replay_subscriptions(), *self._talk.raise_level()]
+        return [*commands, Demand()] if state.uris or self._modern.wants_child(key) else commands
 
     def detach(self, key: SessionKey) -> list[Command]:
         """A host is gone: cancel what it waits for, answer what it was asked, let go of what it held (pitfall 12)."""

@@ -321,7 +321,7 @@ class Talk:
         """A host of a principal connects and says nothing yet."""
         self._last_key += 1
         host = self._by_key[self._last_key] = Host(self, name, self._last_key)
-        self._waiting[host.key] = []
+        self._waiting[host.key] = [identity.encode() for identity in state.listens] if state else []
         host.wire.revision = (state.version or None) if state else None
         self._tell(f"{name} joins")
         self._apply(self.mux.attach(host.key, state, principal))

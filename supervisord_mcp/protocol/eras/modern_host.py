@@ -9,6 +9,7 @@ of their own era gets what they say as it is (`modern_relay`, `tunnels`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Raw
 
@@ -36,6 +37,8 @@ GONE = frozenset(
 )
 #: Parameters that a legacy server must not see: those of a retry, and a wish for a task that must be ignored (3.13).
 _NOT_LEGACY = (*RETRY, "task")
+
+_LISTEN = Raw(b'"subscriptions/listen"')
 
 #: Answers one kind of request.
 Handler = Callable[[Attachment, Message, bytes, Envelope], list[Command]]
@@ -298,6 +301,37 @@ class ModernHosts:
     def child_ready(self) -> list[Command]:
         """A child is there, of whichever era."""
         return self.tunnels.child_ready() if self._talk.modern else self.tunnels.end_all()
+
+    # Over a death of the daemon (D11; 6.8 step 3)
+
+    def kept(self, session: SessionKey) -> dict[str, dict[str, Any]]:
+        """Return the listens of a host that are worth keeping (`State.listens`)."""
+        kept = {**self.listening.kept(session), **self.tunnels.kept(session)}
+        return {identity.decode(): params for identity, params in kept.items()}
+
+    def restore(self, attachment: Attachment, listens: dict[str, dict[str, Any]]) -> list[Command]:
+        """A host has these listens from before: they go on without a word, at whatever child there will be."""
+        last = Envelope(attachment.version, attachment.capabilities, attachment.client or None)
+        modern = self._talk.modern if self._talk.ready else self._talk.discovery.discovered is not None
+        commands: list[Command] = []
+        for text, kept in listens.items():
+            identity, params = text.encode(), jsonrpc.text_of(kept)
+            if "_meta" not in kept:  # at a legacy child it needed none
+                params = envelope.write(params, last)
+            message = jsonrpc.message_of({"id": Raw(identity), "method": _LISTEN, "params": Raw(params)})
+            said = envelope.read(message)
+            wanted = said if isinstance(said, Fault) else listening.read(message, said)
+            if isinstance(wanted, Fault):
+                commands += self._refuse(attachment, identity, wanted)
+            elif modern:
+                commands += self.tunnels.restore(attachment, message, wanted, identity)
+            else:
+                self.listening.restore(attachment, wanted, identity)
+        return commands
+
+    def wants_child(self, session: SessionKey) -> bool:
+        """Whether a listen of a host is for resources, of which only a child can tell."""
+        return any(params["notifications"].get("resourceSubscriptions") for params in self.kept(session).values())
 
     def leave(self, session: SessionKey) -> list[Command]:
         """A host is gone. Where the child was its alone, no other connection of its principal comes to this one."""

@@ -253,7 +253,8 @@ def test_a_context_that_was_not_declared_is_not_asked_for() -> None:
     with Talk(terms=TERMS) as talk:
         served(talk)
         a = talk.joins("a")
-        for capabilities, told in (({"context": {}}, wide), ({}, plain)):
+        cases: list[tuple[Json, Json]] = [({"context": {}}, wide), ({}, plain)]
+        for capabilities, told in cases:
             a.says(tool(1, capabilities={"sampling": capabilities, "roots": {}}))
             asked = needs({"k": wide, "r": {"method": "roots/list"}}, "s")
             talk.server.answers(talk.server.hears(...), {**asked, "x": 1})

@@ -669,7 +669,7 @@ def test_a_context_is_asked_for_where_the_request_declared_it() -> None:
         bench = Bench(talk)
         bench.asks(method="sampling/createMessage", params=asked)
         state = bench.is_told(1, {"r1": {"method": "sampling/createMessage", "params": plain}})
-        able = {"sampling": {"context": {}}}
+        able: Json = {"sampling": {"context": {}}}
         bench.host.says(retry(2, state, capabilities=able))
         bench.is_told(2, {"r1": {"method": "sampling/createMessage", "params": asked}})
 
