@@ -184,7 +184,7 @@ class Session:
             return
         waiting = self._writer.queued
         if waiting > self._limits.client_buffer:
-            if weight is Weight.DROPPABLE:
+            if weight is not Weight.MUST and (weight is Weight.DROPPABLE or self._writer.holds(data)):
                 self.dropped_messages += 1
                 return
             if self._overdue(waiting):

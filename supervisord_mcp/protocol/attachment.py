@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from supervisord_mcp.protocol import jsonrpc
-from supervisord_mcp.protocol.commands import SessionKey, ToSession
+from supervisord_mcp.protocol.commands import SessionKey, ToSession, Weight
 from supervisord_mcp.protocol.lists import KnownLists
 from supervisord_mcp.protocol.mcp import Era
 
@@ -192,10 +192,16 @@ class Attachment:
     # Lists
 
     def list_changed(self, kind: str) -> list[ToSession]:
-        """A list changed: tell the host, once until it asks for that list again (pitfall 29)."""
+        """A list changed: tell the host, once until it asks for that list again (pitfall 29).
+
+        Only of lists that it knows of: where it was not told that there are prompts, it is not told of theirs (6.4).
+        """
         if not self.answered:
             return []  # what it asks for later is new anyway
+        if self.told is not None and kind not in self.told:
+            return []
         return [self._list_changed(kind)] if self.lists.changed(kind, self.done) else []
 
     def _list_changed(self, kind: str) -> ToSession:
-        return ToSession(self.key, jsonrpc.notification_line(f"notifications/{kind}/list_changed"))
+        line = jsonrpc.notification_line(f"notifications/{kind}/list_changed")
+        return ToSession(self.key, line, Weight.REPEATED)

@@ -19,9 +19,13 @@ SessionKey = int
 
 
 class Weight(Enum):
-    """How much a message to a host matters when the host does not read."""
+    """How much a message to a host matters when the host does not read (protocol.md 6.1 D9).
+
+    REPEATED says that something changed: it matters once, as long as the host has not read it.
+    """
 
     MUST = "must"
+    REPEATED = "repeated"
     DROPPABLE = "droppable"
 
 

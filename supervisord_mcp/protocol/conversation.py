@@ -22,6 +22,7 @@ from supervisord_mcp.protocol.commands import (
     SessionKey,
     ToServer,
     ToSession,
+    Weight,
 )
 from supervisord_mcp.protocol.discovery import Discovery, Ways
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
@@ -447,7 +448,7 @@ class Conversation:
         line = jsonrpc.encode(message.members)
         hosts = sorted(holder for holder in holders if not isinstance(holder, ListenKey))
         listens = [holder for holder in holders if isinstance(holder, ListenKey)]
-        commands: list[Command] = [ToSession(key, line) for key in hosts]
+        commands: list[Command] = [ToSession(key, line, Weight.REPEATED) for key in hosts]
         return [*commands, *self.modern_hosts.listening.updated(listens, message)] if listens else commands
 
     def unsubscribe_upstream(self, uri: str) -> list[Command]:

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from supervisord_mcp.protocol.attachment import Attachment, Batch, Greeting, State
-from supervisord_mcp.protocol.commands import ToSession
+from supervisord_mcp.protocol.commands import ToSession, Weight
 
-CHANGED = ToSession(1, b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n')
+CHANGED = ToSession(1, b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n', Weight.REPEATED)
 
 
 def answered() -> Attachment:

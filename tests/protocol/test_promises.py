@@ -190,6 +190,19 @@ def test_what_was_told_is_known_over_a_death_of_the_daemon(ready: bool, told: An
         parted(talk, a)
 
 
+def test_of_a_list_that_is_new_only_those_are_told_who_were_told_of_it() -> None:
+    with Talk() as talk:
+        talk.child_runs(tools=["a"])
+        (a,) = talk.hosts("a")
+        talk.child_dies()
+        talk.child_runs(tools=["b"], prompts=["p"])
+        a.hears(changed("tools"))
+        b = talk.host("b")
+        talk.server.says(changed("prompts"))
+        talk.child_lists(tools=["b"], prompts=["p"])
+        b.hears(changed("prompts"))
+
+
 def test_lists_that_changed_are_announced_where_the_rest_is_the_same() -> None:
     with Talk() as talk:
         talk.child_runs({"logging": {}}, tools=["a"])

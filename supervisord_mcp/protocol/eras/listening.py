@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Command, Dropped, Opened, Remember, SessionKey, ToSession
+from supervisord_mcp.protocol.commands import Command, Dropped, Opened, Remember, SessionKey, ToSession, Weight
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras.envelope import MISSING_CAPABILITY, SERVER_INFO, SUBSCRIPTION_ID, Envelope, Fault
 from supervisord_mcp.protocol.jsonrpc import Message, Text
@@ -232,7 +232,7 @@ class Listening:
     def _deliver(listens: Iterable[Listen], message: Message) -> list[Command]:
         commands: list[Command] = []
         for listen in listens:
-            told = ToSession(listen.key.session, tagged(message, listen.key.identity))
+            told = ToSession(listen.key.session, tagged(message, listen.key.identity), Weight.REPEATED)
             if listen.acknowledged:
                 commands.append(told)
             else:

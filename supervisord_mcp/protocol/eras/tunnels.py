@@ -23,6 +23,7 @@ from supervisord_mcp.protocol.commands import (
     SessionKey,
     ToServer,
     ToSession,
+    Weight,
 )
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras.cache import Cache
@@ -31,6 +32,9 @@ from supervisord_mcp.protocol.eras.listening import ACKNOWLEDGED, Filter, acknow
 from supervisord_mcp.protocol.jsonrpc import Message
 from supervisord_mcp.protocol.pending import Pending
 from supervisord_mcp.protocol.subscriptions import ListenKey
+
+#: What says nothing more the second time, if the first was not read.
+_REPEATED = frozenset({*mcp.CHANGED, "notifications/resources/updated"})
 
 
 @dataclass(slots=True)
@@ -184,7 +188,8 @@ class Tunnels:
 
     @staticmethod
     def _told(tunnel: Tunnel, message: Message) -> ToSession:
-        return ToSession(tunnel.key.session, tagged(message, tunnel.key.identity))
+        weight = Weight.REPEATED if message.method in _REPEATED else Weight.MUST
+        return ToSession(tunnel.key.session, tagged(message, tunnel.key.identity), weight)
 
     def _answered(self, upstream: int, answer: Message) -> list[Command]:
         tunnel = self._upstream[upstream]
