@@ -60,7 +60,7 @@ class ModernRelay:
             return refusal
         if method in mcp.LISTINGS and (stale := self.talk.begin_list(attachment, message, identity)):
             return stale
-        asked = question_of(method, params, said)
+        asked = question_of(method, params, cache.client_of(attachment.principal, said.capabilities))
         known = None if asked is None else self.cache.find(asked)
         if known is not None:
             return self._again(attachment, method, identity, known)
@@ -190,12 +190,8 @@ def _within(result: Text, said: Envelope) -> Text:
     return jsonrpc.object_text({**members, "inputRequests": jsonrpc.object_text(told)})
 
 
-def question_of(method: str, params: Members, said: Envelope) -> Question | None:
-    """Given a modern request, return the question that its answer may be given again for, or None.
-
-    All hosts of one daemon are one person, so that the principal of the key is what the request can do (3.11).
-    """
-    client = jsonrpc.text_of(said.capabilities)
+def question_of(method: str, params: Members, client: bytes) -> Question | None:
+    """Given a modern request of a client, return the question that its answer may be given again for, or None."""
     if method == "server/discover":
         return Question(method, b"", client)
     return cache.question_of(method, params, client)
