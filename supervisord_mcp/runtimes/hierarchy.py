@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -149,18 +147,3 @@ def _plain(path: str) -> str:
 def _read(path: str) -> str:
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         return file.read()
-
-
-def in_own_group(argv: Sequence[str], environ: Mapping[str, str]) -> list[str] | None:
-    """Given the command of a daemon, return the command that starts it in a group of version 2 that is delegated to it.
-
-    None where that is not needed, or where the person has no service manager that could do it. The process, its
-    environment and its descriptors stay those of the command.
-    """
-    if detect() is not None:
-        return None
-    runtime = environ.get("XDG_RUNTIME_DIR", "")
-    program = shutil.which("systemd-run", path=environ.get("PATH"))
-    if program is None or not runtime or not os.path.exists(f"{runtime}/systemd/private"):
-        return None
-    return [program, "--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes", "--", *argv]

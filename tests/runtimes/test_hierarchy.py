@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisord_mcp.runtimes import hierarchy
-from supervisord_mcp.runtimes.hierarchy import Hierarchy, detect, in_own_group, is_root, processes
+from supervisord_mcp.runtimes.hierarchy import Hierarchy, detect, is_root, processes
 from tests.kit.required import as_person
 
 ALL = frozenset({"memory", "pids", "cpu"})
@@ -137,22 +136,3 @@ def test_processes_of_other_namespaces_are_left_out(tmp_path: Path) -> None:
     group(tmp_path / "a", "", 0, 5, 0, 7)
     assert processes(str(tmp_path / "a")) == [5, 7]
     assert processes(str(tmp_path / "gone")) == []
-
-
-def test_the_service_manager_of_a_person_gives_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "systemd-run"
-    program.write_text("")
-    program.chmod(0o755)
-    environ = {"PATH": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
-    monkeypatch.setattr(hierarchy, "detect", lambda: None)
-    assert in_own_group(["smcp", "run"], environ) is None
-    (tmp_path / "systemd").mkdir()
-    (tmp_path / "systemd/private").touch()
-    command = in_own_group(["smcp", "run"], environ)
-    assert command is not None
-    assert (command[0], command[-3:]) == (str(program), ["--", "smcp", "run"])
-    assert {"--user", "--scope", "--property=Delegate=yes"} <= set(command)
-    assert in_own_group(["smcp"], {**environ, "PATH": "/nowhere"}) is None
-    assert in_own_group(["smcp"], {"PATH": str(tmp_path)}) is None
-    monkeypatch.setattr(hierarchy, "detect", lambda: Hierarchy(1, ()))
-    assert in_own_group(["smcp"], environ) is None
