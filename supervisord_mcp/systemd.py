@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-#: How long the service manager may take for a group, in seconds; the daemon does not wait longer for a better limit.
-PATIENCE = 2.0
+#: How long the service manager may take for a group, in seconds: a busy machine needs two of them now and then, and a
+#: shim waits for the daemon four times as long.
+PATIENCE = 5.0
 _STEP = 0.005
 _MANAGER = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
 

@@ -19,10 +19,11 @@ filter="tests/runtimes/test_bpf.py tests/runtimes/test_syscalls.py tests/runtime
 # What Node, git and a real server do under the filter is tested where they are.
 some='not node and not git and not real_server'
 
-as_root() { env -i $common HOME=/root "$@"; }
+as_root() { env -i $common HOME=/root HYPOTHESIS_STORAGE_DIRECTORY=/root/hypothesis "$@"; }
 as_person() {
     setpriv --reuid 1000 --regid 1000 --init-groups \
-        env -i $common HOME=/home/person USER=person XDG_RUNTIME_DIR=/run/user/1000 "$@"
+        env -i $common HOME=/home/person USER=person XDG_RUNTIME_DIR=/run/user/1000 \
+        HYPOTHESIS_STORAGE_DIRECTORY=/home/person/hypothesis "$@"
 }
 
 phase() {
@@ -41,6 +42,10 @@ phase() {
     echo "guest: $1 ended with status $? after $(($(date +%s) - begun)) s"
 }
 
+# Nobody but root may write what Python compiles here, and the first start of the daemon would be a very long one.
+$tests -m compileall -q -j 2 supervisord_mcp tests /srv/site >/dev/null
+# The first scope takes a service manager a long time here.
+as_person systemd-run --user --scope --quiet true
 echo "guest: $(uname -srm), $(systemctl --version | head -n 1), $(bwrap --version), $(python3 --version)"
 while read -r name; do phase "$name" </dev/null; done <../phases
 echo "guest: done"

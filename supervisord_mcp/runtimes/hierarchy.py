@@ -90,10 +90,22 @@ def _is_delegated(directory: str) -> bool:
     if not all(os.path.exists(f"{directory}/{name}") for name in files):
         return False
     writable = (directory, *(f"{directory}/{name}" for name in files[1:]))
-    if not all(os.access(path, os.W_OK) for path in writable):
+    if not all(os.access(path, os.W_OK) for path in writable) or _is_kept(directory):
         return False
     # Processes of somebody else would have to be moved out of the way, and they are not ours to move.
     return is_root(directory) or set(processes(directory)) <= {os.getpid()}
+
+
+def _is_kept(directory: str) -> bool:
+    """Whether systemd did not delegate the group of a unit: to root it tells, and root may write there all the same.
+
+    It would end the whole unit, and this process with it, for the memory of one child.
+    """
+    try:
+        marks = {name.partition(".")[2] for name in os.listxattr(directory)} if os.geteuid() == 0 else set()
+    except OSError:
+        return False
+    return "invocation_id" in marks and "delegate" not in marks
 
 
 def _version_1(own: dict[str, str], mounts: list[_Mount]) -> Hierarchy | None:

@@ -136,3 +136,21 @@ def test_processes_of_other_namespaces_are_left_out(tmp_path: Path) -> None:
     group(tmp_path / "a", "", 0, 5, 0, 7)
     assert processes(str(tmp_path / "a")) == [5, 7]
     assert processes(str(tmp_path / "gone")) == []
+
+
+def test_a_unit_that_systemd_keeps_to_itself_is_no_place_for_root(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group(machine.mount("fs", "cgroup2") / "a.service", "memory", os.getpid())
+    marks = ["user.invocation_id", "trusted.invocation_id"]
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "listxattr", lambda _: marks)
+    assert machine.detect("0::/a.service\n") is None
+    marks.append("trusted.delegate")
+    assert machine.detect("0::/a.service\n") is not None
+    monkeypatch.setattr(os, "listxattr", _refuse)
+    assert machine.detect("0::/a.service\n") is not None, "where nothing is said it is tried"
+
+
+def _refuse(_: str) -> list[str]:
+    raise OSError(95, "Operation not supported")

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,21 +21,31 @@ from tests.e2e.test_limits import HOG, LIMITS, excess, means
 from tests.kit import probe
 from tests.kit.bounded import bounded
 from tests.kit.daemon import ROOT, START, Daemon, daemon
-from tests.kit.required import in_machine
+from tests.kit.required import as_root, in_machine
 from tests.kit.stranger import stranger
 
 pytestmark = [in_machine, pytest.mark.slow]
 
-#: Of an emulated processor that is busy with other things as well.
-PATIENCE = 60.0
+#: For anything that is waited for, in seconds: the processor is emulated.
+PATIENCE = START
+#: What a command for the service manager of a person must know.
+REACH = {**os.environ, "XDG_RUNTIME_DIR": f"/run/user/{os.geteuid()}"}
 GROUPS = {"memory": "64M by cgroup v2", "pids": "40 by cgroup v2", "cpu": "0.5 by cgroup v2"}
 SCOPE = re.compile(r"/smcp-\d+-[0-9a-f]{8}\.scope/supervisor$")
 UNIT = ROOT / "contrib/systemd/smcp.service"
 
 
-def smcp(d: Daemon, *words: str) -> str:
-    """Run a command against the daemon of a test, and return what it printed."""
-    done = subprocess.run(["smcp", *words], env=d.env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+def smcp(d: Daemon, *words: str, patient: bool = False) -> str:
+    """Run a command against the daemon of a test, and return what it printed.
+
+    One that starts the daemon gives up after twenty seconds, which may be too soon here; then it is asked once more.
+    """
+    for _ in range(3 if patient else 1):
+        done = subprocess.run(
+            ["smcp", *words], env=d.env, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        if done.returncode == 0:
+            break
     assert done.returncode == 0, (words, done.stdout, done.stderr, d.logs())
     return done.stdout
 
@@ -50,7 +60,7 @@ async def started(**environ: str) -> AsyncIterator[Daemon]:
     """Start a daemon by a command, as the first host does, for the block."""
     async with daemon(start=False, env=environ) as d:
         d.write_config(tomli_w.dumps({"servers": {"s": stranger(limits=LIMITS), "neighbour": stranger()}}))
-        await asyncio.to_thread(smcp, d, "up")
+        await asyncio.to_thread(smcp, d, "up", patient=True)
         yield d
 
 
@@ -111,46 +121,61 @@ def test_the_doctor_says_where_the_groups_come_from() -> None:
     assert re.search(r"control groups.*the daemon asks systemd for one of its own", " ".join(done.stdout.split()))
 
 
-@pytest.fixture
-def unit() -> Iterator[list[str]]:
-    """The shipped unit, installed for this user with the program of these tests; yields how its manager is told."""
+@contextmanager
+def installed(text: str) -> Iterator[list[str]]:
+    """Install a unit for this user, with the program of these tests, for the block; yield how its manager is told."""
     control = ["systemctl", "--user"] if os.geteuid() else ["systemctl"]
     place = Path.home() / ".config/systemd/user" if os.geteuid() else Path("/etc/systemd/system")
     place.mkdir(parents=True, exist_ok=True)
     program = shutil.which("smcp")
     assert program is not None
-    (place / UNIT.name).write_text(UNIT.read_text().replace("%h/.local/bin/smcp", program))
-    subprocess.run([*control, "daemon-reload"], check=True)
-    yield control
-    subprocess.run([*control, "stop", UNIT.name], check=True)
-    (place / UNIT.name).unlink()
-    subprocess.run([*control, "daemon-reload"], check=True)
+    (place / UNIT.name).write_text(text.replace("%h/.local/bin/smcp", program))
+    subprocess.run([*control, "daemon-reload"], env=REACH, check=True)
+    try:
+        yield control
+    finally:
+        subprocess.run([*control, "stop", UNIT.name], env=REACH, check=True)
+        (place / UNIT.name).unlink()
+        subprocess.run([*control, "daemon-reload"], env=REACH, check=True)
+
+
+async def _in_unit(text: str, expected: dict[str, str]) -> None:
+    """Run the daemon as that unit: limits are kept like that, and it outlives a server without memory."""
+    with installed(text) as control:
+        async with daemon(start=False) as d:
+            d.write_config(tomli_w.dumps({"servers": {"s": stranger(limits=LIMITS), "neighbour": stranger()}}))
+            told = ("SMCP_HOME", probe.MARKER)
+            await run(*control, "set-environment", *(f"{name}={d.env[name]}" for name in told))
+            try:
+                await run(*control, "start", UNIT.name)
+                pid = await d.pid()
+                assert f"/{UNIT.name}" in group(pid)
+                host = await d.connected("s")
+                assert (await host.call("evaluate", text="6 * 7", timeout=START)).text == "42"
+                assert await means(d) | expected == await means(d)
+                await excess(d, HOG, "memory limit 64M")
+                shown = await run(*control, "show", "--property=MainPID,ActiveState", UNIT.name)
+                assert set(shown.split()) == {f"MainPID={pid}", "ActiveState=active"}
+                await run(*control, "stop", UNIT.name)
+            finally:
+                await run(*control, "unset-environment", *told)
 
 
 @bounded(4 * PATIENCE)
-async def test_the_unit_is_a_place_for_groups_and_outlives_a_server_without_memory(unit: list[str]) -> None:
-    async with daemon(start=False) as d:
-        d.write_config(tomli_w.dumps({"servers": {"s": stranger(limits=LIMITS), "neighbour": stranger()}}))
-        told = ("SMCP_HOME", probe.MARKER)
-        await run(*unit, "set-environment", *(f"{name}={d.env[name]}" for name in told))
-        try:
-            await run(*unit, "start", UNIT.name)
-            pid = await d.pid()
-            assert group(pid).endswith(f"/{UNIT.name}/supervisor")
-            await excess(d, HOG, "memory limit 64M")
-            assert await means(d) | GROUPS == await means(d)
-            assert (await run(*unit, "show", "--property=MainPID,ActiveState", UNIT.name)).split() == [
-                f"MainPID={pid}",
-                "ActiveState=active",
-            ]
-            await run(*unit, "stop", UNIT.name)
-        finally:
-            await run(*unit, "unset-environment", *told)
+async def test_the_shipped_unit_is_a_place_for_groups() -> None:
+    await _in_unit(UNIT.read_text(), GROUPS)
+
+
+@as_root
+@bounded(4 * PATIENCE)
+async def test_a_unit_that_is_not_delegated_is_none() -> None:
+    text = UNIT.read_text().replace("Delegate=yes", "").replace("OOMPolicy=continue", "")
+    await _in_unit(text, {"memory": "64M by watcher", "cpu": "0.5 not enforced"})
 
 
 async def run(*words: str) -> str:
     """Run a program that must succeed, and return what it printed."""
-    started = await asyncio.create_subprocess_exec(*words, stdout=-1, stderr=-1)
+    started = await asyncio.create_subprocess_exec(*words, env=REACH, stdout=-1, stderr=-1)
     out, err = await asyncio.wait_for(started.communicate(), PATIENCE)
     assert started.returncode == 0, (words, out, err)
     return out.decode()
