@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
-import stat
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -156,8 +155,7 @@ class Launch:
             # From here on links are not followed any more: what is judged is what is shown.
             mounts = tuple(replace(m, path=os.path.realpath(m.path), target=m.target or m.path) for m in mounts)
         _keep_own((*roots, *(mount.path for mount in mounts)), self.machine.own)
-        as_root = spec.as_root or (os.geteuid() == 0 and any(map(_is_closed, roots)))
-        return replace(spec, read_only=roots, mounts=mounts, as_root=as_root)
+        return replace(spec, read_only=roots, mounts=mounts)
 
     def complete(self) -> LaunchSpec:
         """Return what is launched, as far as it is known without installing. Raise `LaunchError` where it is not."""
@@ -249,7 +247,6 @@ class Launcher:
             network=_network(config),
             seccomp=_policy(name, config.seccomp, origin),
             limits=Limits(**config.limits.model_dump()),
-            as_root=os.geteuid() == 0 and any(map(_is_of_root, mounts)),
         )
         resolved = _resolved(spec, config, program)
         relay = _relay(config, facts)
@@ -319,7 +316,8 @@ def make_runtimes(
     daemon, ``uids`` the users that servers of a daemon run by root have. ``record`` is the file for what stands in
     mounts.
     """
-    identities = None if uids is None else Identities(uids.start, len(uids))
+    # One for all: two servers of different runtimes are strangers to each other as well.
+    identities = Identities() if uids is None else Identities(uids.start, len(uids))
     notice = ignore if told is None else told.notice
     around = EgressSurroundings() if told is None else EgressSurroundings(report=told.contact)
     bwrap = BwrapRuntime(None, groups, identities, around, notice)
@@ -367,23 +365,6 @@ def _mount(path: str, access: Access, written: ConfiguredMount) -> Mount:
     return Mount(path, access, None, remaining(ALWAYS, taken), remaining(IF_THERE, taken))
 
 
-def _is_of_root(mount: Mount) -> bool:
-    try:
-        return os.stat(mount.path).st_uid == 0
-    except OSError:
-        return False
-
-
-def _is_closed(path: str) -> bool:
-    """Whether only the owner may use what a command needs to run, or their group."""
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    needed = stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH
-    return mode & needed != needed
-
-
 def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Resolved:
     return Resolved(
         argv=(program or spec.argv[0], *spec.argv[1:]),
@@ -393,7 +374,6 @@ def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Re
         network=config.network if isinstance(config.network, str) else (config.network_text, *config.network.allow),
         mounts=tuple((m.path, m.target or m.path, " ".join((m.access, *m.protected))) for m in spec.mounts),
         limits=tuple(config.limits.model_dump().items()),
-        as_root=spec.as_root,
         profile=config.profile,
         seccomp=spec.seccomp.words,
     )

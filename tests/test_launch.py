@@ -23,7 +23,6 @@ from supervisord_mcp.runtimes import tree
 from supervisord_mcp.runtimes.limits import DEFAULTS
 from supervisord_mcp.runtimes.seccomp import Policy
 from tests.kit.bounded import bounded
-from tests.kit.required import as_root
 from tests.packages.registry import place
 from tests.runtimes.conformance import ended, read
 
@@ -224,29 +223,6 @@ def test_rules_are_part_of_the_digest(world: World) -> None:
         for network in (*tables, "none", "loopback", "internet", "host")
     }
     assert len(digests) == 9
-
-
-@as_root
-def test_a_server_with_files_of_root_runs_as_root(world: World, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    os.chown(other, 1234, 1234)
-
-    def as_root(*paths: Path) -> bool:
-        return world.resolve(command=["sh"], runtime="bwrap", mounts=[{"path": str(p)} for p in paths]).spec.as_root
-
-    assert [as_root(), as_root(other), as_root(world.project), as_root(other, world.project)] == [0, 0, 1, 1]
-
-
-@as_root
-def test_a_server_with_a_program_that_is_closed_to_others_runs_as_root(world: World) -> None:
-    program = _write_program(world.home / "tools/bin/server", "#!/bin/sh\n")
-    launch = world.resolve(command=[str(program)], runtime="bwrap")
-    assert not launch.prepared().as_root
-    for path in launch.prepared().read_only:
-        if path.startswith(str(world.home)):
-            os.chmod(path, 0o700)
-    assert launch.prepared().as_root
 
 
 def test_every_runtime_is_made(world: World) -> None:

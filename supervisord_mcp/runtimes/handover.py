@@ -87,7 +87,7 @@ async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec,
         raise _not_visible(spec)
     if answer != b"ok\n":
         raise await failed(child, spec)
-    _verify(inner, spec)
+    _verify(inner, child.pid, spec)
     blocked.verify(inner)
     await _await_filter(inner, spec)
     await _say_go(child, spec, blocked.enforce)
@@ -157,11 +157,15 @@ def _inner_pid(info: bytes) -> int | None:
         return None
 
 
-def _verify(inner: int, spec: LaunchSpec) -> None:
-    """Raise `IsolationError` if the first process of the sandbox shares a namespace that it must not share."""
+def _verify(inner: int, outer: int, spec: LaunchSpec) -> None:
+    """Raise `IsolationError` if the first process of the sandbox shares a namespace that it must not share.
+
+    Neither with the daemon nor with bubblewrap outside, which may have begun in other mounts than those of the daemon.
+    """
     wanted = (*_NAMESPACES, *(("net",) if spec.network != "host" else ()))
     try:
-        shared = [name for name in wanted if _namespace(inner, name) == _namespace(os.getpid(), name)]
+        others = {(pid, name): _namespace(pid, name) for pid in (os.getpid(), outer) for name in wanted}
+        shared = [name for name in wanted if _namespace(inner, name) in others.values()]
     except OSError as error:
         raise IsolationError(f"server {spec.name}: its sandbox cannot be examined: {error.strerror}") from error
     if shared:
