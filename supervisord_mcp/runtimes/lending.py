@@ -40,10 +40,15 @@ def lend(spec: LaunchSpec, identity: Identity | None, descriptors: Descriptors) 
     may not use and the kernel cannot lend.
     """
     found: dict[str, int] = {}
-    for path, access in _shown(spec) if identity is not None else ():
-        assert identity is not None
+    owners: dict[str, tuple[int, int]] = {}
+    if identity is None:
+        return found
+    for path, access in sorted(_shown(spec), key=lambda shown: shown[0].split("/")):
         opened = _open(path)
         try:
+            owner = os.fstat(opened)
+            if any(path.startswith(f"{above}/") and owners[above] == (owner.st_uid, owner.st_gid) for above in found):
+                continue  # it comes with that
             tree = _lend(opened, identity, access)
         except OSError as error:
             raise _refusal(spec.name, path, access, identity, error) from error
@@ -51,7 +56,7 @@ def lend(spec: LaunchSpec, identity: Identity | None, descriptors: Descriptors) 
             os.close(opened)
         if tree is not None:
             descriptors.keep(tree)
-            found[path] = tree
+            found[path], owners[path] = tree, (owner.st_uid, owner.st_gid)
     return found
 
 

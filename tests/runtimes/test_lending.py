@@ -14,7 +14,7 @@ import pytest
 
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes import lending
-from supervisord_mcp.runtimes.base import LaunchSpec, Mount, Runtime
+from supervisord_mcp.runtimes.base import Access, LaunchSpec, Mount, Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.identity import Identity
@@ -105,6 +105,19 @@ async def test_a_part_that_is_protected_stays_so(place: Path) -> None:
     assert exists(place / ".git/file")
 
 
+@pytest.mark.parametrize("outer", ["ro", "rw"])
+@pytest.mark.parametrize("inner", ["ro", "rw"])
+@bounded(60)
+async def test_each_part_has_its_own_access_whoever_owns_it(place: Path, outer: Access, inner: Access) -> None:
+    part = place / "part"
+    part.mkdir(mode=0o700)
+    os.chown(part, PERSON, PERSON)
+    script = f"touch {place}/x 2>/dev/null && echo outer; touch {part}/x 2>/dev/null && echo inner; echo ."
+    spec = replace(shell(script), mounts=(Mount(str(part), inner), Mount(str(place), outer)))
+    expected = [name for name, access in (("outer", outer), ("inner", inner)) if access == "rw"]
+    assert await _words(BwrapRuntime(), spec) == [*expected, "."]
+
+
 @bounded(60)
 async def test_a_program_that_is_closed_to_others_runs(place: Path) -> None:
     program = place / "server"
@@ -122,6 +135,9 @@ def test_nothing_is_left_of_a_loan(place: Path) -> None:
         assert os.stat(loans[str(place)]).st_uid == SOMEBODY.uid
         assert os.stat(place).st_uid == 0
         assert lend(_spec(place), None, descriptors) == {}
+        # What is of the same owner comes with that.
+        part = replace(_spec(place), read_only=(str(place / "closed"), str(place / "third")))
+        assert list(lend(part, SOMEBODY, descriptors)) == [str(place), str(place / "third")]
     assert _traces() == before
 
 
