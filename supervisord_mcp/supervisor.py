@@ -188,7 +188,10 @@ class Supervisor:
                 self.retire(housing.instance)
 
     def _make(self, key: InstanceKey, launch: Launch) -> ManagedServer:
-        known = self._around.catalogues.load(key.server, key.digest)
+        # What a child offers is kept by its own era, which need not be that of the instance.
+        only = self._around.verdicts.load(launch.fingerprint).only
+        pinned = self.config.servers[key.server].pinned_era
+        known = self._around.catalogues.load(key.server, launch.digests[pinned or only or launch.era])
         tag = self._tag(key)
         log = TaggedLog(self._logs[key.server], tag) if tag else self._logs[key.server]
         instance = ManagedServer(self._blueprint(key, launch), self._around, log, known)
@@ -236,6 +239,7 @@ class Supervisor:
             bounds=self.bounds(config),
             isolation=launch.isolation,
             spawn=spawn,
+            digests=launch.digests,
             terms=terms,
             judged=lambda verdict: self._around.verdicts.save(launch.fingerprint, verdict),
             generation=self._generations.get(key, 0),

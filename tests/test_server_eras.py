@@ -247,6 +247,33 @@ async def test_d5_hosts_that_came_before_the_era_was_known_share_with_those_that
         assert {first, other, silent} <= set(one.instances("s"))
 
 
+@pytest.mark.parametrize("callbacks", ["off", "on"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@bounded(LIMIT)
+async def test_what_a_server_offers_is_known_to_the_next_daemon_whoever_it_was_started_for(
+    era: Era, callbacks: str, tmp_path: Path
+) -> None:
+    server = {"s": {"entry": {"callbacks": callbacks}, "eras": [era]}}
+    hosts: tuple[Era, ...] = ("modern", "legacy")
+    async with estate(tmp_path, server) as one:
+        for host in hosts:
+            instance = housed(one, host, FORMS)
+            instance.start()
+            await instance.settled()
+        await one.until(lambda: one.supervisor.catalogue_of("s"))
+        learnt = one.supervisor.catalogue_of("s")
+        assert learnt is not None
+        assert (learnt.era, learnt.offers > 0) == (era, True)
+    # By now its era is known, and its instance bears another name.
+    async with estate(tmp_path, server) as one:
+        for host in hosts:
+            assert housed(one, host, FORMS).catalogue == learnt
+    # What is ruled out is not believed.
+    other: Era = "modern" if era == "legacy" else "legacy"
+    async with estate(tmp_path, {"s": {"entry": {"callbacks": callbacks, "era": other}, "eras": [era]}}) as one:
+        assert housed(one, other, FORMS).catalogue is None
+
+
 @pytest.mark.parametrize("eras", [["modern"], ["legacy", "modern"]])
 @bounded(LIMIT)
 async def test_d5_a_modern_child_is_shared_whatever_its_hosts_can_be_asked(eras: list[str], tmp_path: Path) -> None:
