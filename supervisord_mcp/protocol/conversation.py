@@ -238,7 +238,9 @@ class Conversation:
             return self.bridge.send(attachment, message, identity)
         self.last_id += 1
         upstream = self.last_id
-        token, augmented = requests.rewrite(message, upstream, self.discovery.capabilities)
+        # To a host of an older revision tasks were not offered: for it the member means nothing (pitfall 65).
+        offered = self.discovery.capabilities if attachment.version >= mcp.NEWEST_LEGACY else {}
+        token, augmented = requests.rewrite(message, upstream, offered)
         pending = Pending(attachment.key, identity, message.method, token, augmented, task)
         if reply is not None:
             pending.reply = reply
