@@ -173,7 +173,7 @@ def _not_covered(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
     if any(mount.access == "rw" for mount in spec.mounts):
         yield "how much it writes where it may write, and what others do with that later"
     if spec.network == "host":
-        yield "everything that listens on this machine and trusts it, and abstract sockets if unix sockets are allowed"
+        yield "everything that listens on this machine and trusts it"
     elif isinstance(spec.network, Egress):
         yield "what it sends to the hosts that it reaches"
     if launch.scope != "session":

@@ -347,6 +347,10 @@ EGRESS = (
     Step("the right listeners", _failing(f"{_R}.egress.listeners._compare", OSError(0, "another one")), "another one"),
     Step("an answer in time", lambda s: s.patch.setattr(f"{_R}.egress.listeners._ANSWER_SECONDS", 0.0), "in time"),
 )
+HOST = (
+    Step("a fence", _failing(f"{_L}.ruleset.restrict_this_thread", _NO), "cannot keep it from abstract sockets"),
+    Step("its process", _no_process, "no process", "launch", passing=True),
+)
 LANDLOCK = (
     *COMMON,
     Step("Landlock is there", _instead(f"{_L}.ruleset.version", 0), "no Landlock"),

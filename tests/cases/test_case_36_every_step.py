@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,10 +19,11 @@ from supervisord_mcp.errors import LaunchError, SmcpError
 from supervisord_mcp.runtimes import orphans, seccomp, tree
 from supervisord_mcp.runtimes.base import Mount, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
+from supervisord_mcp.runtimes.landlock.fence import can_fence
 from supervisord_mcp.runtimes.seccomp import Policy
-from tests.cases.steps_36 import BWRAP, EGRESS, LANDLOCK, LIMITS, Stage, Step, at_the_last_moment
+from tests.cases.steps_36 import BWRAP, EGRESS, HOST, LANDLOCK, LIMITS, Stage, Step, at_the_last_moment
 from tests.kit.bounded import bounded
-from tests.kit.required import not_here
+from tests.kit.required import need, not_here
 from tests.runtimes.conformance import read, running, shell
 from tests.runtimes.test_restraint import groups
 
@@ -105,6 +107,19 @@ async def test_no_server_runs_where_a_step_to_its_network_fails(
     stage = _stage(folder, monkeypatch, groups, "bwrap")
     stage.spec = replace(stage.spec, network=RULES)
     await _fails(stage, step)
+
+
+@pytest.mark.parametrize("step", HOST, ids=lambda step: step.name)
+@bounded(60)
+async def test_no_server_runs_where_a_step_to_the_machines_network_fails(
+    folder: Path, groups: Groups, monkeypatch: pytest.MonkeyPatch, step: Step
+) -> None:
+    need(can_fence(), "Linux 6.12 with Landlock")
+    stage = _stage(folder, monkeypatch, groups, "bwrap")
+    stage.spec = replace(stage.spec, network="host")
+    before = threading.active_count()
+    await _fails(stage, step)
+    assert threading.active_count() <= before + 1  # anyio keeps a worker for a while
 
 
 @pytest.mark.parametrize("step", LANDLOCK, ids=lambda step: step.name)
