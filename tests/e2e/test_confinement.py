@@ -15,32 +15,11 @@ import tomli_w
 
 from tests.e2e.sdk import sdk_host, text_of_call
 from tests.kit.bounded import bounded
-from tests.kit.daemon import PYTHON, Daemon, daemon
+from tests.kit.daemon import Daemon, daemon
 from tests.kit.required import as_root
+from tests.kit.stranger import stranger
 
 pytestmark = [pytest.mark.bwrap, pytest.mark.slow]
-
-#: A server with one tool that evaluates an expression: what a server from a stranger may do.
-SERVER = """
-import json, os, sys, urllib.request
-
-def answer(request):
-    if request["method"] == "initialize":
-        information = {"name": "stranger", "version": "1"}
-        return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": information}
-    if request["method"] == "tools/list":
-        return {"tools": [{"name": "evaluate", "inputSchema": {"type": "object"}}]}
-    try:
-        text = str(eval(request["params"]["arguments"]["text"]))
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-    return {"content": [{"type": "text", "text": text}]}
-
-for line in sys.stdin:
-    request = json.loads(line)
-    if "id" in request:
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": answer(request)}), flush=True)
-"""
 
 
 class _Page(BaseHTTPRequestHandler):
@@ -68,7 +47,7 @@ def website() -> Iterator[int]:
 
 def configure(d: Daemon, **entry: Any) -> None:
     """Give the daemon the server, with more settings."""
-    d.write_config(tomli_w.dumps({"servers": {"s": {"command": [PYTHON, "-c", SERVER], "restart": "never", **entry}}}))
+    d.write_config(tomli_w.dumps({"servers": {"s": stranger(**entry)}}))
 
 
 def user_of(pid: int) -> int:
