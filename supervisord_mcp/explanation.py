@@ -158,6 +158,8 @@ def _user(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
         yield f"the user of the daemon ({os.geteuid()}), with all rights"
     elif os.geteuid() == 0:
         yield "one of its own from daemon.uids, never root; without any capability"
+        if spec.mounts:
+            yield "files of root or of somebody else that it is given are lent to it: on the disk they stay theirs"
     else:
         yield f"your own ({os.geteuid()}); without any capability"
     if launch.isolation == "sandbox":
