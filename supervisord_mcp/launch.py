@@ -22,6 +22,7 @@ from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.protected import ALWAYS, IF_THERE, remaining
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
 from supervisord_mcp.config.variables import Variables
+from supervisord_mcp.credentials.exposing import check_command
 from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import ConfigError, LaunchError
 from supervisord_mcp.facts import Facts
@@ -231,6 +232,7 @@ class Launcher:
         variables = Variables({**self._environ, **facts.environ}, facts.project, self._home)
         origin = self.origins.get(name) or Origin(Path(self._config_file), None)
         done = resolve(name, config, variables, origin)
+        check_command(name, config, done, origin)
         machine = Machine(self._environ, self._home, search_path(self._path, self._environ, self._home), self._own)
         runtime = self._runtimes[config.runtime]
         program = machine.find_or_none(done.argv[0])
