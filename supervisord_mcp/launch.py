@@ -416,7 +416,10 @@ def _directory(done: ResolvedServer, config: ServerConfig, facts: Facts, home: s
 def _environment(
     done: ResolvedServer, machine: Machine, program: str | None, runtime: Runtime
 ) -> tuple[tuple[str, str], ...]:
-    """Return the whole environment: the small base that is documented, and over it what the entry says."""
+    """Return the whole environment: the base that README documents, and over it what the entry says.
+
+    The base has the same names in every runtime, and nothing that makes programs load or do what they would not.
+    """
     path = list(machine.path)
     if program is not None:
         # A script that names its interpreter by ``env`` means the one it was installed with.
@@ -429,8 +432,8 @@ def _environment(
     }
     if runtime.isolation == "none":
         user = _user(machine.environ)
-        base |= {"HOME": machine.home, "USER": user, "LOGNAME": user}
-        base |= {"TMPDIR": machine.environ["TMPDIR"]} if "TMPDIR" in machine.environ else {}
+        tmp = machine.environ.get("TMPDIR", "/tmp")
+        base |= {"HOME": machine.home, "USER": user, "LOGNAME": user, "TMPDIR": tmp}
     else:
         base |= {"HOME": sandbox.HOME, "USER": sandbox.USER, "LOGNAME": sandbox.USER, "TMPDIR": "/tmp"}
     return tuple(sorted({**base, **dict(done.env)}.items()))
