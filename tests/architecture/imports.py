@@ -14,8 +14,9 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
     frozenset(
-        {"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "hangup", "endpoint", "facts"}
+        {"config", "hosts", "runtimes", "observer", "systemd", "pipes", "hangup", "endpoint", "facts"}
     ),
+    frozenset({"credentials"}),
     frozenset(
         {
             "packages",
@@ -36,7 +37,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"reports"}),
     frozenset({"housing"}),
     frozenset({"supervisor"}),
-    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview"}),
+    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation"}),
     frozenset({"control", "reception"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),
