@@ -57,6 +57,7 @@ HOMES = {
     "psutil": {"metrics"},
     "watchdog": {"reloader"},
     "docker": {"runtimes.container"},
+    "ahocorasick_rs": {"credentials"},
     "cryptography": {"credentials"},
     "keyring": {"credentials"},
     "starlette": {"http", "inspector"},
