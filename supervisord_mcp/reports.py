@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.config.reference import MASK
+from supervisord_mcp.credentials.reading import grants_of
 from supervisord_mcp.launch import Launch
 from supervisord_mcp.policy.holds import Hold
 from supervisord_mcp.policy.tokens import conceal
@@ -55,6 +56,7 @@ def server_status(
         profile=config.profile,
         beyond=known.beyond,
         network=config.network_text,
+        credentials=tuple(map(str, grants_of(config))),
         start=config.start,
         held=known.hold.everywhere,
         held_except=tuple(sorted(known.hold.exceptions)),

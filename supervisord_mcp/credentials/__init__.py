@@ -1,1 +1,1 @@
-"""Secrets of servers: one interface, one file per source, and one masker that keeps their values out of every text."""
+"""Secrets of servers: one interface, one file per source; a value goes to its server and nowhere else."""

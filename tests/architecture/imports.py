@@ -36,7 +36,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"reports"}),
     frozenset({"housing"}),
     frozenset({"supervisor"}),
-    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview"}),
+    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation"}),
     frozenset({"control", "reception"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),
