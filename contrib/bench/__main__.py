@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from contrib.bench import calls, costs, starts
+from contrib.bench import calls, costs, masking, starts
 from contrib.bench.figures import Figure, machine, table
 from contrib.bench.place import BenchError, Place
 from contrib.bench.plan import FULL, QUICK, Plan
@@ -30,6 +30,7 @@ MEASURES: tuple[Callable[[Place, Plan], Iterator[Figure]], ...] = (
     starts.starts_and_crashes,
     calls.large_result,
     costs.daemon_afterwards,
+    masking.stderr_with_secrets,
 )
 
 
