@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.runtimes import orphans
 
 # A shared machine stalls now and then, so no example has a deadline; the example's size is bounded instead.
@@ -39,6 +40,13 @@ def subreaper() -> Iterator[None]:
     yield
     orphans.reap_strangers()
     ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
+
+
+@pytest.fixture(autouse=True)
+def _no_secrets() -> Iterator[None]:
+    """What one test taught the masker of the process is not masked in the next."""
+    yield
+    masker.clear()
 
 
 @pytest.fixture(autouse=True)
