@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from supervisord_mcp.config.paths import Paths, create_directories
@@ -11,8 +12,6 @@ from supervisord_mcp.errors import SecretError
 
 def paths_in(folder: Path) -> Paths:
     """Return paths below a folder, with their directories made."""
-    import os
-
     paths = Paths(folder / "config", folder / "state", folder / "run", folder / "cache")
     create_directories(paths, os.getuid())
     return paths
@@ -37,6 +36,10 @@ class MemoryKeyring(KeyringSource):
         if name not in self.entries:
             raise SecretError(f"the keyring has no entry {name!r}")
         return self.entries[name]
+
+    def has(self, name: str) -> bool:
+        self._look()
+        return name in self.entries
 
     def put(self, name: str, value: str) -> None:
         self._look()
