@@ -51,10 +51,11 @@ def _no_secrets() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _own_place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the person's own configuration, state or daemon."""
+    """No test reads or writes the person's own configuration, state, keyring or daemon."""
     for name in ("SMCP_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SMCP_HOME", str(tmp_path_factory.getbasetemp() / "nobody"))
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
 
 
 @pytest.fixture(autouse=True)
