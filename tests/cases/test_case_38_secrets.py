@@ -10,6 +10,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -138,6 +139,12 @@ def look_at_processes(allowed: dict[str, set[int]]) -> None:
         assert found == [], f"in the environment of {name}: {command!r}"
 
 
+def look_at_limits(*pids: int) -> None:
+    """Look that a crash leaves no memory in a file."""
+    for pid in pids:
+        assert re.search(r"Max core file size +0 +0", Path(f"/proc/{pid}/limits").read_text()), pid
+
+
 def look_at_files(d: Daemon) -> None:
     """Look that no file has a marker but the one that the person wrote."""
     # The fixtures keep what they said to each other in these.
@@ -222,6 +229,7 @@ async def test_no_secret_is_where_it_does_not_belong(runtime: str) -> None:
         allowed[GRANTED] = owners | trees["good"]
         look_at_processes(allowed)
         look_at_files(d)
+        look_at_limits(d.process.pid, *trees["good"])
 
         log = await look_at_commands(d, "logs", "fatal", "-n", "500")
         assert "A_TOKEN=***" in log
