@@ -1,23 +1,21 @@
-"""What masking costs: the stderr of a server into its log, with secrets that are known and without.
-
-``python -m contrib.bench.masking`` measures this alone, in half a minute and without a daemon. The path of messages is
-not measured: nothing is done there, but for a server with ``warn_on_echo``.
-"""
+"""What masking costs: the stderr of a server into its log, and its messages; secrets are known to one side only."""
 
 from __future__ import annotations
 
 import os
 import random
 import secrets
-import sys
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-from contrib.bench.figures import Bar, Figure, Sample, machine, table
-from contrib.bench.place import Place
-from contrib.bench.plan import FULL, Plan
+from contrib.bench.figures import Bar, Figure, Sample
+from contrib.bench.hosts import Host
+from contrib.bench.place import BARE, WATCHED, Place
+from contrib.bench.plan import Plan
 from supervisord_mcp.credentials.masking import MaskedStream, masker
 from supervisord_mcp.logs import ServerLog, StderrSink
 
@@ -33,7 +31,7 @@ _WORDS = """2026-11-30T12:00:00.123Z INFO request finished in 12 ms GET /api/v1/
 ERROR connection to db.example:5432 lost, retry 1 of 5 Traceback (most recent call last): File server.py line 42"""
 
 
-def stderr_with_secrets(_place: Place | None, plan: Plan) -> Iterator[Figure]:
+def stderr_with_secrets(_place: Place, plan: Plan) -> Iterator[Figure]:
     """The same megabytes by turns: while nothing is known, and while some secrets are, none of which is there."""
     chunks = _chunks(4 * _MIB)
     without: list[float] = []
@@ -58,6 +56,23 @@ def stderr_with_secrets(_place: Place | None, plan: Plan) -> Iterator[Figure]:
     yield Figure("… how much passes, without and with", "MB/s", after, None, before, after)
     share = Sample.of(masked).less(Sample.of(read)).times(100 * _RATE / size)
     yield Figure("… of a processor for masking, at 100 MB/s", "%", share, SHARE)
+
+
+def messages_with_secrets(place: Place, plan: Plan) -> Iterator[Figure]:
+    """Calls by turns to a daemon that knows no secrets, to one that knows some, and to a server that is watched."""
+    taken: list[list[float]] = [[], [], []]
+    with Place(secrets=KNOWN) as other, ExitStack() as stack:
+        commands = ((place, BARE), (other, BARE), (other, WATCHED))
+        hosts = [stack.enter_context(Host(where.shim(name), where.environ)) for where, name in commands]
+        for host in hosts:
+            host.do("open")
+            host.do("calls", count=plan.calls)
+        for _ in range(plan.rounds):
+            for host, values in zip(hosts, taken, strict=True):
+                values.append(statistics.median(host.do("calls", count=plan.calls)["nanoseconds"]) / 1e6)
+    before, known, watched = map(Sample.of, taken)
+    yield Figure("a call, with secrets over without", "×", known.over(before), RATIO, before, known, "ms")
+    yield Figure("… with warn_on_echo", "×", watched.over(before), None, before, watched, "ms")
 
 
 def _chunks(size: int) -> list[bytes]:
@@ -87,14 +102,3 @@ def _processor_time(chunks: list[bytes], take: Callable[[bytes], object]) -> flo
     finally:
         os.close(reading)
         os.close(writing)
-
-
-def main() -> int:
-    """Measure and print the table."""
-    before = ", ".join(f"{name} {value}" for name, value in machine().items())
-    sys.stdout.write(f"{before}\n\n{table(list(stderr_with_secrets(None, FULL)))}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
