@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,13 @@ from tests.kit.daemon import KIT, PYTHON, Daemon, Fake, daemon, fake
 from tests.kit.fhost import Host
 from tests.kit.required import need
 
+#: All of the machine is searched, where the same test may run a second time.
+RUN = uuid.uuid4().hex
 #: The own environment of the daemon, which is that of its hosts as well.
-OWN = {f"OWN_SECRET_{number}": f"own-{number}-9f3a7c51e2" for number in range(20)}
-VAULTED, GRANTED, OTHER = "vaulted-7b1e22c09d", OWN["OWN_SECRET_7"], 'in "env"/of other-44d1c6'
-LITERAL, HOSTS = "literal-0c9e5b7a31", "of-the-host-d2f7a9b4"
-SHAPED = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+OWN = {f"OWN_SECRET_{number}": f"own-{number}-{RUN[:10]}" for number in range(20)}
+VAULTED, GRANTED, OTHER = f"vaulted-{RUN[:10]}", OWN["OWN_SECRET_7"], f'in "env"/of other-{RUN[:6]}'
+LITERAL, HOSTS = f"literal-{RUN[:10]}", f"of-the-host-{RUN[:8]}"
+SHAPED = f"ghp_{RUN}wxyz"
 SYSTEM_PYTHON = "/usr/bin/python3"
 MARKERS = (*OWN.values(), VAULTED, OTHER, LITERAL, HOSTS, SHAPED)
 RUNTIMES = (
