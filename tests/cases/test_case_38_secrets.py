@@ -32,13 +32,13 @@ from tests.kit.daemon import KIT, PYTHON, Daemon, Fake, daemon, fake
 from tests.kit.fhost import Host
 from tests.kit.required import need
 
-#: Others who run these tests at the same time have other markers.
+#: All of the machine is searched, where the same test may run a second time.
 RUN = uuid.uuid4().hex
 #: The own environment of the daemon, which is that of its hosts as well.
-OWN = {f"OWN_SECRET_{number}": f"own-{number}-{RUN}" for number in range(20)}
-VAULTED, GRANTED, OTHER = f"vaulted-{RUN}", OWN["OWN_SECRET_7"], f'in "env"/of other-{RUN}'
-LITERAL, HOSTS = f"literal-{RUN}", f"of-the-host-{RUN}"
-SHAPED = f"ghp_{RUN}0123"
+OWN = {f"OWN_SECRET_{number}": f"own-{number}-{RUN[:10]}" for number in range(20)}
+VAULTED, GRANTED, OTHER = f"vaulted-{RUN[:10]}", OWN["OWN_SECRET_7"], f'in "env"/of other-{RUN[:6]}'
+LITERAL, HOSTS = f"literal-{RUN[:10]}", f"of-the-host-{RUN[:8]}"
+SHAPED = f"ghp_{RUN}wxyz"
 SYSTEM_PYTHON = "/usr/bin/python3"
 MARKERS = (*OWN.values(), VAULTED, OTHER, LITERAL, HOSTS, SHAPED)
 RUNTIMES = (
