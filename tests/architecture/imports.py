@@ -13,15 +13,15 @@ from tests.architecture.source import PACKAGE, Import, Module, Project, Violatio
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
-    frozenset(
-        {"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "hangup", "endpoint", "facts"}
-    ),
+    frozenset({"config", "hosts", "runtimes", "systemd", "pipes", "hangup", "endpoint", "facts"}),
+    frozenset({"credentials"}),
     frozenset(
         {
             "packages",
             "catalogues",
             "verdicts",
             "stopped",
+            "observer",
             "logs",
             "journal",
             "metrics",
@@ -31,12 +31,12 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"doctor", "launch", "session", "conduit", "remarks"}),
-    frozenset({"blueprint", "explanation", "congestion"}),
+    frozenset({"blueprint", "explanation", "congestion", "echoes"}),
     frozenset({"server"}),
     frozenset({"reports"}),
     frozenset({"housing"}),
     frozenset({"supervisor"}),
-    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview"}),
+    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation"}),
     frozenset({"control", "reception"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),
@@ -56,6 +56,7 @@ HOMES = {
     "psutil": {"metrics"},
     "watchdog": {"reloader"},
     "docker": {"runtimes.container"},
+    "ahocorasick_rs": {"credentials"},
     "cryptography": {"credentials"},
     "keyring": {"credentials"},
     "starlette": {"http", "inspector"},
