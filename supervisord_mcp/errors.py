@@ -69,6 +69,13 @@ class IsolationError(SmcpError):
     exit_status = 7
 
 
+class NotTrustedError(SmcpError):
+    """A server comes from a project file that nobody trusted, or not with the content that it has now."""
+
+    code = "not-trusted"
+    exit_status = 8
+
+
 class LaunchError(SmcpError):
     """A child could not be started. ``retryable`` is false where trying again cannot help (ENOENT, EACCES).
 
