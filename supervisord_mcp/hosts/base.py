@@ -110,6 +110,12 @@ class Dialect:
     expanded: frozenset[str] = frozenset({"command", "args", "env", "cwd", "env_file"})
     name: str | None = None
     ignored: frozenset[str] = frozenset()
+    #: Keys that say that an entry without a command takes it from somewhere else: an extension, a catalogue.
+    elsewhere: frozenset[str] = frozenset()
+    #: Whether the whole file is the table of servers where it has none of the tables.
+    bare: bool = False
+    #: Whether an entry with both a command and an URL is reached by the URL.
+    url_wins: bool = False
     #: Given the whole file, what the host would ask for.
     inputs: Callable[[Any], Mapping[str, Input]] | None = None
     #: The names of servers that the rest of the file switches off.
@@ -184,6 +190,37 @@ def in_config(*names: str) -> Callable[[Surroundings], Iterable[Path]]:
 def in_app_data(*names: str) -> Callable[[Surroundings], Iterable[Path]]:
     """Return where a file in the system's directory for applications is."""
     return lambda where: (where.app_data.joinpath(name) for name in names)
+
+
+def in_profiles(pattern: str, *names: str) -> Callable[[Surroundings], Iterable[Path]]:
+    """Return where files in the directories are that exist and match a pattern, below that for applications."""
+
+    def paths(where: Surroundings) -> Iterable[Path]:
+        for directory in sorted(where.app_data.glob(pattern)):
+            yield from (directory / name for name in names)
+
+    return paths
+
+
+def in_project_directory(directory: str, *patterns: str) -> Callable[[Surroundings], Iterable[Path]]:
+    """Return the files that exist in a directory of the project and match a pattern."""
+
+    def paths(where: Surroundings) -> Iterable[Path]:
+        if where.project is not None:
+            for pattern in patterns:
+                yield from sorted((where.project / directory).glob(pattern))
+
+    return paths
+
+
+def in_home_directory(directory: str, *patterns: str) -> Callable[[Surroundings], Iterable[Path]]:
+    """Return the files that exist in a directory of the home directory and match a pattern."""
+
+    def paths(where: Surroundings) -> Iterable[Path]:
+        for pattern in patterns:
+            yield from sorted((where.home / directory).glob(pattern))
+
+    return paths
 
 
 def in_project(*names: str) -> Callable[[Surroundings], Iterable[Path]]:

@@ -36,15 +36,14 @@ class _OddError(ValueError):
 
 def find_entries(dialect: Dialect, data: Any) -> Iterator[Found | tuple[KeyPath, str]]:
     """Yield every entry of loaded data, or the path of what should be one and why it is none."""
-    for table in dialect.tables:
-        for path, project in _tables(data, table):
-            servers = value_at(data, path)
-            if isinstance(servers, dict) and dialect.name is None:
-                yield from (Found((*path, name), str(name), value, project) for name, value in servers.items())
-            elif isinstance(servers, list) and dialect.name is not None:
-                yield from _listed(servers, path, dialect.name)
-            elif servers is not None:
-                yield path, "not a table of servers" if dialect.name is None else "not a list of servers"
+    for path, project in _places(dialect, data):
+        servers = value_at(data, path)
+        if isinstance(servers, dict) and dialect.name is None:
+            yield from (Found((*path, name), str(name), value, project) for name, value in servers.items())
+        elif isinstance(servers, list) and dialect.name is not None:
+            yield from _listed(servers, path, dialect.name)
+        else:
+            yield path, "not a table of servers" if dialect.name is None else "not a list of servers"
 
 
 def read_entries(file: HostFile, text: str, data: Any) -> tuple[tuple[HostEntry, ...], tuple[Problem, ...]]:
@@ -69,8 +68,16 @@ def read_entries(file: HostFile, text: str, data: Any) -> tuple[tuple[HostEntry,
 
 
 def shape_of(dialect: Dialect, entry: Any) -> Shape | None:
-    """Return how an entry names its command, or None where it names none."""
+    """Return how an entry names its command, or None where it has none that counts."""
+    if dialect.url_wins and any(_get(entry, (key,)) for key in dialect.urls):
+        return None
     return next((shape for shape in dialect.shapes if _get(entry, shape.command) is not None), None)
+
+
+def _places(dialect: Dialect, data: Any) -> Iterator[tuple[KeyPath, Path | None]]:
+    """Yield the paths of the tables of servers that the data has, and the projects that they are for."""
+    found = [place for table in dialect.tables for place in _tables(data, table)]
+    return iter(found or ([((), None)] if dialect.bare else []))
 
 
 def _tables(data: Any, table: KeyPath) -> Iterator[tuple[KeyPath, Path | None]]:
@@ -86,14 +93,11 @@ def _tables(data: Any, table: KeyPath) -> Iterator[tuple[KeyPath, Path | None]]:
             yield path, Path(key)
 
 
-def _listed(servers: list[Any], path: KeyPath, key: str) -> Iterator[Found | tuple[KeyPath, str]]:
+def _listed(servers: list[Any], path: KeyPath, key: str) -> Iterator[Found]:
     for at, value in enumerate(servers):
         name = value.get(key) if isinstance(value, dict) else None
-        if isinstance(name, str):
-            yield Found((*path, at), name, value)
-        elif not isinstance(value, dict) or "uses" not in value:
-            # ``uses`` takes an entry from somewhere else (Continue's hub).
-            yield (*path, at), f"an entry without {key}"
+        # An entry that is taken from somewhere else may have no name here.
+        yield Found((*path, at), name if isinstance(name, str) else "", value)
 
 
 @dataclass(slots=True)
@@ -108,13 +112,21 @@ class _Reader:
     @property
     def ignored(self) -> bool:
         value = self.found.value
-        return isinstance(value, dict) and value.get("type") in self.dialect.ignored
+        if not isinstance(value, dict):
+            return False
+        kind = value.get("type")
+        if isinstance(kind, str) and kind in self.dialect.ignored:
+            return True
+        own = shape_of(self.dialect, value) is not None or any(key in value for key in self.dialect.urls)
+        return not own and not self.dialect.elsewhere.isdisjoint(value)
 
     def entry(self, file: HostFile, line: int, off: frozenset[str]) -> HostEntry:
         """Return the entry. Raise `_OddError` if its host would not accept it."""
         value, found = self.found.value, self.found
         if not isinstance(value, dict):
             raise _OddError((), "not a table")
+        if not found.name:
+            raise _OddError((), "an entry without a name")
         _check_text((), found.name)
         disabled = found.name in off or any(value.get(key) is state for key, state in self.dialect.disabled)
         scope = file.scope if found.project is None else Scope.LOCAL

@@ -130,6 +130,10 @@ def _editor(match: re.Match[str], context: Context) -> str | Unknown:
             return Unknown(match[0], "only the host knows what it stands for")
 
 
+def _env(match: re.Match[str], context: Context) -> str | Unknown:
+    return _variable(match[1], match[0])
+
+
 def _env_or_file(match: re.Match[str], context: Context) -> str | Unknown:
     if match[1] == "env":
         return _variable(match[2], match[0])
@@ -151,6 +155,8 @@ dollars = _language(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{[^}]*\})", _shell)
 shell = _language(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{[^}]*\}|\([^)]*\)?)|`[^`]*`", _shell)
 #: ``${env:NAME}``, ``${workspaceFolder}``, ``${input:ID}`` and their like: VS Code and what descends from it.
 editor = _language(r"\$\{([^}]*)\}", _editor)
+#: ``${env:NAME}`` and nothing else.
+env = _language(r"\$\{env:([^}]*)\}", _env)
 #: ``{env:NAME}`` and ``{file:PATH}`` of opencode.
 curly = _language(r"\{(env|file):([^}]+)\}", _env_or_file)
 #: ``${{ secrets.NAME }}`` of Continue.
