@@ -91,6 +91,12 @@ class LaunchError(SmcpError):
         self.unreachable = unreachable
 
 
+class HostFileError(SmcpError):
+    """A file of a host cannot be changed, or not given back, without harm to what its owner wrote."""
+
+    code = "host-file"
+
+
 class FramingError(SmcpError):
     """Bytes that are not one line of JSON-RPC; ``rpc_code`` is the JSON-RPC error code for the answer."""
 

@@ -14,11 +14,12 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
     frozenset(
-        {"config", "credentials", "hosts", "runtimes", "observer", "systemd", "pipes", "hangup", "endpoint", "facts"}
+        {"config", "credentials", "runtimes", "observer", "systemd", "pipes", "hangup", "endpoint", "facts"}
     ),
     frozenset(
         {
             "packages",
+            "hosts",
             "catalogues",
             "verdicts",
             "stopped",
@@ -53,6 +54,7 @@ HOMES = {
     "pydantic_core": {"config"},
     "tomli_w": {"config", "hosts"},
     "tomlkit": {"config", "hosts"},
+    "ruamel": {"hosts"},
     "psutil": {"metrics"},
     "watchdog": {"reloader"},
     "docker": {"runtimes.container"},
