@@ -52,6 +52,8 @@ from supervisord_mcp.protocol.control import (
     VersionResult,
 )
 from supervisord_mcp.protocol.framing import LineSplitter
+from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
+from supervisord_mcp.rotation import Rotation
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.supervisor import Supervisor
 
@@ -74,6 +76,7 @@ class Office:
     shut_down: Callable[[], None]
     stay: Callable[[], None]
     log_of: Callable[[str], ServerLog]
+    rotation: Rotation
 
 
 class ControlServer:
@@ -222,8 +225,19 @@ class Connection:
             case Version():
                 return VersionResult(version=__version__, pid=os.getpid())
             case _:
-                assert_never(operation)
+                return await self._secret(operation)
         return None
+
+    async def _secret(self, operation: SecretChanged | SecretCheck | SecretUnlock) -> object:
+        match operation:
+            case SecretChanged():
+                return await self._office.rotation.changed(operation.secrets, only_failed=operation.only_failed)
+            case SecretCheck():
+                return await self._office.rotation.check(operation.names)
+            case SecretUnlock():
+                return await self._office.rotation.unlock(operation.passphrase)
+            case _:
+                assert_never(operation)
 
     def _names(self, operation: Named) -> tuple[str, ...]:
         supervisor = self._office.supervisor

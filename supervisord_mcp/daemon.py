@@ -26,6 +26,7 @@ from supervisord_mcp.config.load import Loaded, load, watched_directories
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import Paths, create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
+from supervisord_mcp.credentials.reading import Credentials
 from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, DaemonAliveError, LaunchError, Problem, SmcpError
 from supervisord_mcp.launch import Launcher, Told, make_runtimes
@@ -35,7 +36,8 @@ from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
-from supervisord_mcp.runtimes import cgroup, orphans, tree
+from supervisord_mcp.rotation import Rotation
+from supervisord_mcp.runtimes import cgroup, delivery, orphans, tree
 from supervisord_mcp.runtimes.audit import Denial, Missed, Notice
 from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.landlock import places
@@ -124,6 +126,7 @@ class Daemon:
         await anyio.to_thread.run_sync(tree.kill_marked, self._marker)
         # What servers of a daemon that was killed had for themselves; they are gone now.
         await anyio.to_thread.run_sync(places.remove, str(self._paths.private_dir))
+        await anyio.to_thread.run_sync(delivery.clean, str(self._paths.delivery_dir))
         groups = await anyio.to_thread.run_sync(cgroup.prepare)
         told = Told(self._note_contact, self._note_notice)
         self._runtimes = make_runtimes(
@@ -139,6 +142,7 @@ class Daemon:
                     groups.close()
 
     async def _serve(self, endpoint: Endpoint) -> None:
+        self._credentials = Credentials(self._paths, os.environ, self._config.daemon.path)
         self._launcher = self._make_launcher()
         async with anyio.create_task_group() as tasks:
             around = Surroundings(
@@ -161,6 +165,7 @@ class Daemon:
                 shut_down=lambda: self._end("smcp down"),
                 stay=self._stay,
                 log_of=self._logs.__getitem__,
+                rotation=Rotation(self._supervisor, self._credentials),
             )
             control = ControlServer(office, tasks)
             stop_reaping = orphans.watch_strangers(asyncio.get_running_loop())
@@ -284,6 +289,7 @@ class Daemon:
     def _make_launcher(self) -> Launcher:
         launcher = Launcher(self._paths, os.environ, self._marker, self._config.daemon.path, self._runtimes)
         launcher.origins = self._origins
+        launcher.credentials = self._credentials
         return launcher
 
     def _note_contact(self, contact: Contact) -> None:

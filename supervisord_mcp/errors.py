@@ -97,6 +97,23 @@ class HostFileError(SmcpError):
     code = "host-file"
 
 
+class SecretError(SmcpError):
+    """A secret cannot be had from its source, or not be kept there. No message of it ever holds the value.
+
+    It is never tried again by itself: what is locked or missing needs a person.
+    """
+
+    code = "secret"
+    exit_status = 1
+    retryable = False
+
+
+class SecretTakenError(SecretError):
+    """The name of a secret already stands for another value."""
+
+    code = "secret-taken"
+
+
 class FramingError(SmcpError):
     """Bytes that are not one line of JSON-RPC; ``rpc_code`` is the JSON-RPC error code for the answer."""
 

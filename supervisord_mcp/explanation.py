@@ -55,7 +55,7 @@ def explanation(launch: Launch, config: ServerConfig, effective: Effective) -> E
     obstacle, line, spec = "", "", launch.spec
     try:
         spec = launch.complete()
-        line = launch.runtime.explain(spec)
+        line = launch.runtime.explain(launch.giving.named(spec))
     except SmcpError as error:
         obstacle = str(error)
     bare, policy = launch.isolation == "none", launch.runtime.policy(spec)
@@ -64,6 +64,7 @@ def explanation(launch: Launch, config: ServerConfig, effective: Effective) -> E
         Section("files", _NO_RULES if bare else tuple(_files(spec, launch))),
         Section("network", _NO_RULES if bare else tuple(_network(spec, launch.sets))),
         Section("environment", tuple(_environment(spec, config))),
+        Section("credentials", tuple(_credentials(launch))),
         Section("system calls", _NO_RULES if policy is None else describe(policy)),
         Section("limits", tuple(_limits(spec, places=launch.isolation == "sandbox"))),
         Section("user", tuple(_user(spec, launch))),
@@ -143,6 +144,20 @@ def _environment(spec: LaunchSpec, config: ServerConfig) -> Iterator[str]:
     if unset := sorted(set(config.inherit) - given):
         yield f"not set here, so left out: {', '.join(unset)}"
     yield "no other variable, neither of hosts nor of the daemon"
+
+
+def _credentials(launch: Launch) -> Iterator[str]:
+    if not launch.giving.grants:
+        yield "none"
+        return
+    for grant in launch.giving.grants:
+        yield str(grant)
+    if launch.giving.deliver == "env":
+        yield "in its environment, read at each start"
+    elif launch.isolation == "sandbox":
+        yield f"in files below {sandbox.SECRETS} that only it can read; the variables hold their paths"
+    else:
+        yield "in files on a tmpfs of the machine that only its user can read; the variables hold their paths"
 
 
 def _limits(spec: LaunchSpec, *, places: bool) -> Iterator[str]:

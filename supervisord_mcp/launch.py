@@ -24,6 +24,8 @@ from supervisord_mcp.config.protected import ALWAYS, IF_THERE, remaining
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.config.variables import Variables
+from supervisord_mcp.credentials.giving import Giving
+from supervisord_mcp.credentials.reading import Credentials, grants_of
 from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import ConfigError, LaunchError
 from supervisord_mcp.facts import Facts
@@ -88,8 +90,8 @@ class Launch:
     ``spec`` has neither marker nor ``read_only`` yet: `start` adds them. ``program`` is what its command was found to
     be, or None where it was not found. ``host_variables`` are the names that were taken from the environment of the
     host; their values are part of the digest. ``sets`` are sets of hosts that `start` adds to the network of ``spec``,
-    and ``grants`` what an installation may do beyond the rule. ``check`` raises `NotTrustedError` where the entry is
-    from a project file that is not trusted as it is now.
+    and ``grants`` what an installation may do beyond the rule. ``giving`` are the secrets that `start` reads.
+    ``check`` raises `NotTrustedError` where the entry is from a project file that is not trusted as it is now.
     """
 
     digest: str
@@ -109,6 +111,7 @@ class Launch:
     sets: tuple[str, ...] = ()
     grants: Grants = field(default_factory=Grants)
     check: Callable[[], None] = _trusted
+    giving: Giving = field(default_factory=Giving)
 
     def of(self, era: Era) -> Launch:
         """Return the same for the instance of an era."""
@@ -124,14 +127,15 @@ class Launch:
             changed = os.stat(self.spec.argv[0]).st_mtime_ns
         except OSError:
             changed = 0
-        parts = [self.spec.argv, changed, sorted(name for name, _ in self.spec.env)]
+        names = (*(name for name, _ in self.spec.env), *self.giving.variables)
+        parts = [self.spec.argv, changed, sorted(names)]
         return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     async def start(self, installing: Callable[[], None], progress: Callable[[str], None]) -> Child:
         """Install what has to be installed, then start the child.
 
         ``installing`` is called when an install phase waits or begins, ``progress`` with what it says. Raise
-        `LaunchError`, `IsolationError` or `NotTrustedError` where there is no child.
+        `LaunchError`, `IsolationError`, `SecretError` or `NotTrustedError` where there is no child.
         """
         self.check()
         marker = f"{self.marker}{self.spec.name}:{uuid.uuid4().hex}"
@@ -144,7 +148,8 @@ class Launch:
         if self.sets and isinstance(spec.network, Egress):
             rules = (*spec.network.rules, *await self.packages.registry_rules(self.sets, around))
             spec = replace(spec, network=replace(spec.network, rules=tuple(dict.fromkeys(rules))))
-        return await self.runtime.launch(spec)
+        # Last, for an installation may take minutes, and has no business with them.
+        return await self.runtime.launch(await self.giving.given(spec))
 
     def prepared(self, installed: Installed | None = None) -> LaunchSpec:
         """Return the spec with all that the command needs to run. Raise `LaunchError` where it is not found."""
@@ -182,7 +187,7 @@ class Launch:
 
     def explain(self) -> str:
         """Return a command line that a person can paste to start the same child; secrets are not in it."""
-        return self.runtime.explain(self.complete())
+        return self.runtime.explain(self.giving.named(self.complete()))
 
     def _around(self, marker: str, installing: Callable[[], None], progress: Callable[[str], None]) -> Surroundings:
         return Surroundings(
@@ -223,6 +228,9 @@ class Launcher:
         #: Where each server is defined, for errors.
         self.origins: Mapping[str, Origin] = {}
         self._runtimes = runtimes or make_runtimes(paths.private_dir)
+        self._delivery_dir = str(paths.delivery_dir)
+        #: The sources of secrets; a daemon has them for longer than one launcher.
+        self.credentials = Credentials(paths, environ, path)
 
     def beyond(self, name: str) -> tuple[str, ...]:
         """Return the keys with which the entry of a server grants more than its profile."""
@@ -261,7 +269,8 @@ class Launcher:
             limits=Limits(**config.limits.model_dump()),
             as_root=os.geteuid() == 0 and any(map(_is_of_root, mounts)),
         )
-        resolved = _resolved(spec, config, program)
+        giving = Giving(grants_of(config), config.deliver, self.credentials, self._delivery_dir)
+        resolved = replace(_resolved(spec, config, program), credentials=giving.words)
         relay = _relay(config, facts)
         # A modern server is told with each request what its host can do, so all hosts may share it.
         told = relay.text if isinstance(relay, Shared) else ""
@@ -288,6 +297,7 @@ class Launcher:
             sets=config.network.sets if isinstance(config.network, Reach) else (),
             grants=Grants(config.install.scripts, config.install.rules),
             check=_trusted if config.project_file is None else partial(self._trust.check, Path(config.project_file)),
+            giving=giving,
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from supervisord_mcp.config.models import ServerConfig
+from supervisord_mcp.credentials.reading import grants_of
 from supervisord_mcp.launch import Launch
 from supervisord_mcp.policy.holds import Hold
 from supervisord_mcp.protocol.catalogue import Catalogue
@@ -53,6 +54,7 @@ def server_status(
         profile=config.profile,
         beyond=known.beyond,
         network=config.network_text,
+        credentials=tuple(map(str, grants_of(config))),
         start=config.start,
         held=known.hold.everywhere,
         held_except=tuple(sorted(known.hold.exceptions)),

@@ -247,6 +247,7 @@ class Supervisor:
             terms=terms,
             judged=lambda verdict: self._around.verdicts.save(launch.fingerprint, verdict),
             generation=self._generations.get(key, 0),
+            credentials=launch.giving.grants,
         )
 
     def bounds(self, config: ServerConfig) -> Bounds:

@@ -24,6 +24,8 @@ from supervisord_mcp.cli import (
     profile,
     profile_suggest,
     profile_test,
+    secret,
+    secret_values,
     status,
     tools,
     up,
@@ -135,7 +137,40 @@ PROFILE_COMMANDS: Final = (
     Command("test", profile_test.try_profile, "", ("smcp profile test default", "smcp profile test strict --all")),
     Command("suggest", profile_suggest.suggest, "", ("smcp profile suggest git > draft.toml",)),
 )
-GROUPS: Final = {"config": CONFIG_COMMANDS, "profile": PROFILE_COMMANDS}
+SECRET_COMMANDS: Final = (
+    Command(
+        "set",
+        secret_values.store,
+        "",
+        (
+            "smcp secret set github",
+            "smcp secret set github --grant github:GITHUB_TOKEN < token.txt",
+            "pass show work/jira | smcp secret set jira",
+        ),
+    ),
+    Command("list", secret.list_secrets, "", ("smcp secret list", "smcp secret list --json | jq '.secrets[].secret'")),
+    Command("rm", secret_values.rm, "", ("smcp secret rm github", "smcp secret rm --force github")),
+    Command(
+        "rotate",
+        secret_values.rotate,
+        "",
+        ("smcp secret rotate github", "smcp secret rotate github < new.txt", "smcp secret rotate file:~/.jira"),
+    ),
+    Command(
+        "grant",
+        secret.grant,
+        "",
+        (
+            "smcp secret grant github GITHUB_TOKEN=github",
+            "smcp secret grant jira JIRA_TOKEN='command:pass show work/jira'",
+            "smcp secret grant github GITHUB_TOKEN=",
+        ),
+    ),
+    Command("check", secret.check, "", ("smcp secret check", "smcp secret check github --json")),
+    Command("key", secret_values.key, "", ("smcp secret key", "smcp secret key passphrase")),
+    Command("unlock", secret_values.unlock, "", ("smcp secret unlock", "smcp secret unlock < passphrase.txt")),
+)
+GROUPS: Final = {"config": CONFIG_COMMANDS, "profile": PROFILE_COMMANDS, "secret": SECRET_COMMANDS}
 
 
 class _Given:
@@ -159,6 +194,7 @@ def build() -> typer.Typer:
     for name, callback, examples in (
         ("config", _config, ("smcp config check", "smcp config show git")),
         ("profile", _profile, ("smcp profile list", "smcp profile show git --resolved")),
+        ("secret", _secret, ("smcp secret set github --grant github:GITHUB_TOKEN", "smcp secret check")),
     ):
         group = _group()
         group.callback(epilog=_epilog(examples))(callback)
@@ -239,3 +275,7 @@ def _config() -> None:
 
 def _profile() -> None:
     """Show, compare, check and make profiles of isolation."""
+
+
+def _secret() -> None:
+    """Store secrets, and grant each to the servers that need it."""

@@ -138,6 +138,8 @@ def _promises(server: ServerStatus, *, whole: bool) -> Iterator[str]:
         yield f"profile {server.profile}, and beyond it by its entry: {', '.join(server.beyond)}"
     if whole and server.network:
         yield f"network {server.network}"
+    if whole:
+        yield from (f"credential {credential}" for credential in server.credentials)
 
 
 def _pid(instance: InstanceStatus) -> str:

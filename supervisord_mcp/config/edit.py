@@ -19,7 +19,7 @@ from supervisord_mcp.config.files import locked, read_file, replace_file
 from supervisord_mcp.config.load import Loaded, config_files, load
 from supervisord_mcp.config.naming import wrapped_name
 from supervisord_mcp.config.paths import Paths
-from supervisord_mcp.config.rewrite import cut_server, put_server
+from supervisord_mcp.config.rewrite import cut_server, put_pairs, put_server
 from supervisord_mcp.config.variables import escape
 from supervisord_mcp.errors import ConfigError, Problem, SmcpError, UnknownServerError, UsageError
 
@@ -58,6 +58,20 @@ def remove_server(paths: Paths, name: str) -> Path:
         return file
 
 
+def grant_secrets(paths: Paths, name: str, changes: Mapping[str, str | None]) -> Path:
+    """Change the credentials of a server, each variable to a reference or to nothing; return the file.
+
+    Raise `UnknownServerError` if there is no such server and `ConfigError` if the result would not be valid; then
+    nothing has changed.
+    """
+    with locked(paths.edit_lock):
+        file, _ = _find(paths, name)
+        if file is None:
+            raise _unknown(paths, name)
+        _change(paths, file, name, lambda text: put_pairs(text, name, "credentials", changes))
+        return file
+
+
 def register_wrapped(paths: Paths, command: Sequence[str], settings: Mapping[str, Any] | None = None) -> str:
     """Return the name of the server for a command, registered in ``conf.d/wrapped.toml`` if it is not yet.
 
@@ -88,7 +102,9 @@ def _registered(loaded: Loaded, paths: Paths, argv: tuple[str, ...], settings: M
     for name, server in loaded.config.servers.items():
         # Outside of our file only a server that was moved there counts; another one of the same command may hold
         # credentials that are not meant for this host.
-        ours = loaded.origins[name].file == paths.wrapped_file or (_of_family(name, base) and not server.env)
+        ours = loaded.origins[name].file == paths.wrapped_file or (
+            _of_family(name, base) and not (server.env or server.credentials)
+        )
         if ours and server.argv == argv and wanted <= set(server.inherit):
             return name
     return None

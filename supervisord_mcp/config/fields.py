@@ -21,6 +21,7 @@ from pydantic import (
     WrapSerializer,
 )
 
+from supervisord_mcp.config.references import SOURCES, check_reference
 from supervisord_mcp.config.values import (
     FrozenTable,
     format_bound,
@@ -283,3 +284,11 @@ Command = Annotated[
 Words = Annotated[tuple[Text, ...], Kind("list of strings")]
 Frozen = WrapSerializer(thaw)
 Environment = Annotated[Mapping[EnvironmentName, Text], AfterValidator(freeze), Frozen, Kind("table of strings")]
+SecretText = Annotated[
+    str,
+    AfterValidator(check_reference),
+    Field(json_schema_extra={"pattern": f"^({'|'.join(SOURCES)}):.+$"}),
+]
+Credentials = Annotated[
+    Mapping[VariableName, SecretText], AfterValidator(freeze), Frozen, Kind('table of `"SOURCE:NAME"`')
+]

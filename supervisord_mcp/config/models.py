@@ -30,6 +30,7 @@ from supervisord_mcp.config.fields import (
     Command,
     CountBound,
     CpuBound,
+    Credentials,
     Duration,
     Environment,
     Frozen,
@@ -67,6 +68,7 @@ Restart = Literal["always", "on-failure", "never"]
 RuntimeName = Literal["bwrap", "landlock", "bare"]
 Access = Literal["ro", "rw"]
 Family = Literal["inet", "inet6", "netlink-route"]
+Deliver = Literal["env", "file"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -260,6 +262,18 @@ class ServerConfig(Table):
         description="Variables taken from the host's environment, else from the daemon's; unset ones are left out.",
         examples=[["HTTPS_PROXY"]],
     )
+    credentials: Credentials = Field(
+        default=FrozenTable(),
+        description="Secrets of the server, each as the variable that gets it and where it is: `vault:NAME` (see `smcp"
+        " secret`), `keyring:NAME` or `keyring:SERVICE/USER`, `file:PATH`, `env:NAME` (of the daemon), `command:WORDS`"
+        " (what a program prints), `systemd:NAME`. They are read at each start of the server.",
+        examples=[{"GITHUB_TOKEN": "vault:github"}],
+    )
+    deliver: Deliver = Field(
+        default="env",
+        description="How the server gets its credentials. `env`: in variables. `file`: each in a file that only the"
+        " server can read, on a tmpfs, gone when it ends; the variable holds its path.",
+    )
     profile: ProfileName = Field(
         default="default",
         description="Named rules of isolation (see `smcp profile list`). What the entry itself says comes"
@@ -409,6 +423,12 @@ class ServerConfig(Table):
             raise ValueError(
                 'network reaches nothing without sockets; allow them: seccomp = { families = ["inet", "inet6"] }'
             )
+        return self
+
+    @model_validator(mode="after")
+    def _given_once(self) -> Self:
+        if twice := sorted(set(self.credentials) & (set(self.env) | set(self.inherit))):
+            raise ValueError(f"credentials: {twice[0]} is in `env` or `inherit` as well; name it in one place only")
         return self
 
     @model_validator(mode="after")

@@ -38,6 +38,7 @@ class Resolved:
     ``network`` is a word, or rules in the order in which they are tried. ``mounts`` are (path, target, access) in the
     order they are made, since a later one can hide an earlier one. ``seccomp`` are the words of the policy for system
     calls, ``profile`` is the name of the rules that the rest comes from.
+    ``credentials`` are (variable, where its secret is, how it is delivered): never the secret.
     ``capabilities`` is the normalized profile of what hosts declared, empty while callbacks are off.
     """
 
@@ -51,6 +52,7 @@ class Resolved:
     as_root: bool = False
     profile: str = ""
     seccomp: tuple[str, ...] = ()
+    credentials: tuple[tuple[str, str, str], ...] = ()
     era: str = "legacy"
     capabilities: str = ""
 
@@ -132,6 +134,7 @@ def digest(resolved: Resolved) -> str:
         resolved.as_root,
         resolved.profile,
         list(resolved.seccomp),
+        sorted(map(list, resolved.credentials)),
     ]
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -37,6 +37,17 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretFiles:
+    """Secrets that a child reads from files: ``values`` are (variable that holds the path, content of the file).
+
+    ``place`` is a directory of the daemon for runtimes that cannot give a child files of its own.
+    """
+
+    place: str = ""
+    values: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchSpec:
     """Everything a runtime needs to start one child; resolved, so that equal specs give equal children.
 
@@ -47,6 +58,7 @@ class LaunchSpec:
     ``as_root`` is for a server that is given files of root: a daemon run by root lets it run as root, not as a user of
     its own, who could not work on them.
     ``seccomp`` is which system calls it may make, where the runtime can tell.
+    ``secrets`` are files that only the child can read, gone when it ends; the runtime adds their variables.
     """
 
     name: str
@@ -60,6 +72,7 @@ class LaunchSpec:
     seccomp: Policy = BASE
     limits: Limits = DEFAULTS
     as_root: bool = False
+    secrets: SecretFiles = SecretFiles()
 
 
 @dataclass(frozen=True, slots=True)

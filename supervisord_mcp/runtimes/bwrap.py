@@ -42,7 +42,7 @@ from supervisord_mcp.runtimes.placeholders import Held, Placeholders
 from supervisord_mcp.runtimes.process import Program, spawn
 from supervisord_mcp.runtimes.protection import Fill, protected_mounts
 from supervisord_mcp.runtimes.restraint import Restraint, means
-from supervisord_mcp.runtimes.sandbox import HOME, Bound, Data, Features, Step, steps
+from supervisord_mcp.runtimes.sandbox import HOME, Bound, Data, Features, Step, steps, with_secret_variables
 from supervisord_mcp.runtimes.sentry import Sentry
 from supervisord_mcp.runtimes.shown import environment_words
 from supervisord_mcp.runtimes.sources import open_sources, verify_sources
@@ -139,7 +139,7 @@ class BwrapRuntime(Runtime):
             if isinstance(step, Data):
                 number = str(10 + len(files))
                 files.append(f"{number}<<<{shlex.quote(step.text.rstrip())}")
-                words += ("--perms", "0444", "--file", number, step.path)
+                words += ("--perms", step.mode, "--file", number, step.path)
             else:
                 words += step.words if isinstance(step, Bound) else step
         # What is refused cannot be reported to a command line, only to a daemon.
@@ -163,7 +163,7 @@ class BwrapRuntime(Runtime):
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
         held = self.placeholders.hold()
         try:
-            guarded = _protected(spec, held.fill)
+            guarded = _protected(with_secret_variables(spec), held.fill)
             async with self._furnisher.prepared(spec.name, spec.network) as furnish:
                 return await self._launch(guarded, furnish, held)
         except BaseException:

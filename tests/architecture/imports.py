@@ -13,9 +13,8 @@ from tests.architecture.source import PACKAGE, Import, Module, Project, Violatio
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
-    frozenset(
-        {"config", "credentials", "runtimes", "observer", "systemd", "pipes", "hangup", "endpoint", "facts"}
-    ),
+    frozenset({"config", "runtimes", "observer", "systemd", "pipes", "hangup", "endpoint", "facts"}),
+    frozenset({"credentials"}),
     frozenset(
         {
             "packages",
@@ -37,7 +36,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"reports"}),
     frozenset({"housing"}),
     frozenset({"supervisor"}),
-    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview"}),
+    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation"}),
     frozenset({"control", "reception"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),
@@ -58,6 +57,7 @@ HOMES = {
     "psutil": {"metrics"},
     "watchdog": {"reloader"},
     "docker": {"runtimes.container"},
+    "ahocorasick_rs": {"credentials"},
     "cryptography": {"credentials"},
     "keyring": {"credentials"},
     "starlette": {"http", "inspector"},

@@ -118,7 +118,7 @@ class LandlockRuntime(Runtime):
         auditor = (
             Auditor(spec.name, _policy(spec), self._denied, sandbox.shown_paths(spec)) if spec.seccomp.audit else None
         )
-        places = Places(self._base, spec.name, identity)
+        places = Places(self._base, spec.name, identity, spec.secrets)
         try:
             child = self._spawn(spec, places, identity, auditor)
         except BaseException:
@@ -151,10 +151,11 @@ class LandlockRuntime(Runtime):
         user, group = (None, None) if identity is None else (identity.uid, identity.gid)
         argv = ("/bin/sh", "-c", TRIAL, "smcp", places.canary, *spec.argv)
         network = spec.network == "host"
+        own = (places.root, *filter(None, (places.delivery.directory,)))
         try:
             with (
                 ruleset.made(abi.coverage(ruleset.version(), network=network), _granted(spec, places)) as rules,
-                way((*spec.read_only, *(mount.path for mount in spec.mounts), places.root), identity),
+                way((*spec.read_only, *(mount.path for mount in spec.mounts), *own), identity),
             ):
                 program = replace(program, argv=argv, user=user, group=group)
                 restrict = functools.partial(ruleset.restrict_this_thread, rules)
@@ -239,6 +240,8 @@ def _granted(spec: LaunchSpec, places: Places | None) -> Iterator[tuple[str, Rig
     if places is not None:
         yield places.home, WRITE
         yield places.tmp, WRITE
+        if places.delivery.directory:
+            yield places.delivery.directory, Right.READ_FILE | Right.READ_DIR
 
 
 def _environment(spec: LaunchSpec, places: Places) -> tuple[tuple[str, str], ...]:
@@ -248,7 +251,7 @@ def _environment(spec: LaunchSpec, places: Places) -> tuple[tuple[str, str], ...
     for name, (usual, place) in moved.items():
         if given[name] == usual:
             given[name] = place
-    return tuple(given.items())
+    return (*given.items(), *places.delivery.variables)
 
 
 def _words(rights: Right) -> str:
