@@ -30,7 +30,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "probes",
         }
     ),
-    frozenset({"doctor", "launch", "session", "conduit", "remarks"}),
+    frozenset({"doctor", "launch", "session", "conduit", "remarks", "adoption"}),
     frozenset({"blueprint", "explanation", "congestion"}),
     frozenset({"server"}),
     frozenset({"reports"}),
