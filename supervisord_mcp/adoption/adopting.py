@@ -6,7 +6,7 @@ at all; it stays as it is where it was changed meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.hosts.edits import Replacement
 from supervisord_mcp.hosts.entry import HostEntry, Scope
-from supervisord_mcp.hosts.files import Change, Reading, change, write
+from supervisord_mcp.hosts.files import Change, Reading, change, read, write
 
 #: Given a name and a value, stores the secret and returns what an entry of ours names it by. Raises `SmcpError`.
 Store = Callable[[str, str], str]
@@ -113,11 +113,21 @@ def _project(entry: HostEntry) -> Path | None:
     return entry.project if entry.scope is not Scope.USER else None
 
 
-def adopt_file(draft: Draft, world: World) -> None:
-    """Write one file, keeping how it was. Raise `SmcpError` where it stays as it is."""
-    if draft.trouble is not None:
-        raise draft.trouble
-    assert draft.change is not None
+def adopt_file(reading: Reading, plan: Plan, world: World, done: Collection[Path] = ()) -> bool:
+    """Write one file, keeping how it was; return whether it changed. Raise `SmcpError` where it stays as it is.
+
+    ``done`` are files that this adoption changed before: two hosts may read the same one.
+    """
+    fresh = read(reading.file)
+    if fresh.content != reading.content and reading.file.path not in done:
+        raise SmcpError("another program changed it meanwhile", remedy="close the host, or try again")
+    draft = next(iter(drafts([fresh], plan, world.environ)), None)
+    if draft is None:
+        return False
+    if draft.change is None:
+        raise draft.trouble or SmcpError("it cannot be changed")
+    if draft.change.before == draft.change.after:
+        return False
     records, file = Records.of(world.paths), draft.reading.file
     backup, written = backup_names(records.directory, file.host.key, file.path)
     record = Record(
@@ -138,6 +148,7 @@ def adopt_file(draft: Draft, world: World) -> None:
         records.forget([record])
         raise
     keep_trust(world.paths, file.path, draft.change.before, draft.change.after)
+    return True
 
 
 def keep_trust(paths: Paths, file: Path, before: bytes, after: bytes) -> None:

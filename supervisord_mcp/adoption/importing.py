@@ -19,7 +19,7 @@ from supervisord_mcp.adoption.specs import fingerprint
 from supervisord_mcp.adoption.tokens import secret_words, secrets_in
 from supervisord_mcp.config.fields import SERVER_NAME, VARIABLE_NAME
 from supervisord_mcp.config.naming import LONGEST_NAME, wrapped_name
-from supervisord_mcp.config.variables import HOME, PROJECT, names
+from supervisord_mcp.config.variables import HOME, PROJECT, names, parse
 from supervisord_mcp.hosts.entry import HostEntry, Scope, literal
 
 
@@ -54,7 +54,7 @@ class Server:
     name: str
     table: Mapping[str, Any] = field(repr=False)
     secrets: Mapping[str, str] = field(repr=False)
-    sources: tuple[HostEntry, ...] = ()
+    sources: tuple[HostEntry, ...] = field(default=(), repr=False)
     fingerprint: str = ""
     remarks: tuple[str, ...] = ()
     there: bool = False
@@ -73,7 +73,8 @@ class Plan:
 
     def server_of(self, entry: HostEntry) -> Server | None:
         """Return the server that an entry becomes, or None if it is left alone."""
-        return next((server for server in self.servers if entry in server.sources), None)
+        wanted = (entry.host, entry.file, entry.path)
+        return next((one for one in self.servers if any((s.host, s.file, s.path) == wanted for s in one.sources)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +188,11 @@ def _handed(variable: str, text: str, *, only: bool) -> str:
         return f"${{{variable}}}"
     whole = f"${{{variable}:-{text}}}"
     try:
-        kept = variable not in names(text) and names(whole) == names(text) | {variable}
-    except ValueError:  # a brace in the text would end the default
-        kept = False
-    return whole if kept else text
+        # A brace in the text would end the default.
+        fits = len(parse(whole)) == 1
+    except ValueError:
+        fits = False
+    return whole if fits and variable not in names(text) else text
 
 
 def _server(name: str, best: HostEntry, asked: Needs) -> Server:

@@ -35,10 +35,10 @@ class Release:
 def releases(records: Records, where: Surroundings, keys: Collection[str] = ()) -> list[Release]:
     """Return what can be given back, of the hosts with these keys (none: of all). Raise `UsageError` for others."""
     find_hosts(where, keys)
-    by_file: dict[tuple[str, str], list[Record]] = {}
+    by_file: dict[str, list[Record]] = {}
     for record in records.adopted():
         if not keys or record.host in keys:
-            by_file.setdefault((record.host, record.file), []).append(record)
+            by_file.setdefault(record.file, []).append(record)
     return [_release(records, where, tuple(found)) for found in by_file.values()]
 
 
@@ -51,10 +51,11 @@ def _release(records: Records, where: Surroundings, stack: tuple[Record, ...]) -
     except OSError as error:
         return Release(path, stack, trouble=SmcpError(f"{path} cannot be read: {error.strerror}"))
     try:
-        file = host_file(stack[0], where)
-        content = before
+        content, file = before, host_file(stack[0], where)
         for record in reversed(stack):
             paths = tuple(replaced.path for replaced in record.replaced)
+            # Two hosts may keep their servers in one file, each in its own words.
+            file = host_file(record, where)
             content = undo(Undo(file.dialect, records.before(record), records.after(record), paths), content)
         paths = tuple(replaced.path for record in stack for replaced in record.replaced)
         exact = content == records.before(stack[0])

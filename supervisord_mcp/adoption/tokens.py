@@ -16,9 +16,9 @@ _NAMES = re.compile(
     r"|KEY|DSN)(?:$|[_-]?\d*$)",
     re.IGNORECASE,
 )
-#: Names that end like one of a secret and are none.
+#: Names that look like one of a secret and are none.
 _INNOCENT = re.compile(
-    r"(?:PUBLIC|FILE|PATH|DIR|URL|HOST|PORT|USER|NAME|ID|TYPE|MAX|LIMIT|COUNT)[_-]?\w*$", re.IGNORECASE
+    r"[_-](?:FILE|PATH|DIR|URL|HOST|PORT|USER|NAME|ID|TYPE|LIMIT|COUNT)$|(?:^|[_-])(?:MAX|PUBLIC)[_-]", re.IGNORECASE
 )
 #: Tokens that say by their first letters whose they are; the lengths are below those of real ones.
 _SHAPES = re.compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -88,14 +89,17 @@ def adopt(
         for name, error in broken.items():
             print_error(SmcpError(f"'{name}' stays with its host: {error.message}", remedy=error.remedy))
         working, failed = working.without(broken), failed or bool(broken)
-    for draft in adopting.drafts(gathered.readings, working, whose.environ):
-        path = draft.reading.file.path
+    written: set[Path] = set()
+    for reading in gathered.readings:
+        path = reading.file.path
         try:
-            adopting.adopt_file(draft, where)
-            console().print(f"adopted {printable(str(path))}", soft_wrap=True)
+            if adopting.adopt_file(reading, working, where, written):
+                written.add(path)
+                console().print(f"adopted {printable(str(path))}", soft_wrap=True)
         except SmcpError as error:
             failed = True
             print_error(SmcpError(f"{path} stays as it is: {error.message}", remedy=error.remedy))
+    if written:
+        console().print("restart the hosts, or let them reconnect; smcp release gives the files back", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
-    console().print("restart the hosts, or let them reconnect; smcp release gives the files back", soft_wrap=True)

@@ -89,8 +89,8 @@ def _rights(table: Any) -> str:
         return "everything that you may do: it is not isolated"
     parts = []
     if "network" not in table:
-        reach = find_profiles(paths()).effective(table.get("profile", "default")).profile.network
-        table = {**table, "network": reach if isinstance(reach, str) else {"allow": reach.allow}}
+        given = find_profiles(paths()).effective(table.get("profile", "default")).profile.network
+        table = {**table, "network": given if isinstance(given, str) else {"allow": given.allow}}
     for key in _RIGHTS:
         match key, table.get(key):
             case _, None:
