@@ -232,8 +232,7 @@ def in_variable(variable: str, otherwise: str, *names: str) -> Callable[[Surroun
     """Return where files in a directory are that a variable moves, else in a directory of the home directory."""
 
     def paths(where: Surroundings) -> Iterable[Path]:
-        value = where.environ.get(variable, "")
-        base = Path(value) if value else where.home / otherwise
-        return (where.home / base / name for name in names)
+        base = where.home / (where.environ.get(variable) or otherwise)
+        return (base / name for name in names)
 
     return paths

@@ -216,7 +216,7 @@ class _Reader:
         if kind not in self.dialect.expanded:
             return plain(value, self.context).text
         translation = self.dialect.variables(value, self.context)
-        inside = written(path)
+        inside = f"env.{variable}" if variable is not None else written(path)
         for unknown in translation.unknown:
             self.unresolved.append(
                 Unresolved((*self.found.path, *path), inside, unknown.written, unknown.why, unknown.secret, variable)

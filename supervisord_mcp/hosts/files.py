@@ -16,7 +16,7 @@ from supervisord_mcp.hosts.base import HostFile
 from supervisord_mcp.hosts.edits import Replacement, replace_entries
 from supervisord_mcp.hosts.entries import read_entries
 from supervisord_mcp.hosts.entry import HostEntry
-from supervisord_mcp.hosts.masking import masked
+from supervisord_mcp.hosts.masking import hidden_values, masked
 from supervisord_mcp.hosts.syntax import CannotEditError, SyntaxFaultError
 
 _BOM = codecs.BOM_UTF8
@@ -90,9 +90,11 @@ def change(reading: Reading, replacements: Mapping[KeyPath, Replacement]) -> Cha
 def preview(change: Change, secrets: Collection[str] = ()) -> str:
     """Return the difference as a text for a person, without the values that look like secrets."""
     syntax = change.file.dialect.syntax
+    texts = [split_bom(content)[1] for content in (change.before, change.after)]
+    # What is hidden on one side must not show on the other, where it may stand under another name.
+    hidden = {*secrets, *(value for text in texts for value in hidden_values(syntax, text))}
     before, after = (
-        masked(syntax, split_bom(content)[1], secrets).replace("\r\n", "\n").split("\n")
-        for content in (change.before, change.after)
+        masked(syntax, text, hidden).replace("\r\n", "\n").removesuffix("\n").split("\n") for text in texts
     )
     lines = difflib.unified_diff(before, after, str(change.file.path), f"{change.file.path} (after)", lineterm="")
     return "".join(f"{line}\n" for line in lines)

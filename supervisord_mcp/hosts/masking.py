@@ -27,13 +27,21 @@ _URL_PARTS = re.compile(r"(?<=://)[^/@\s\"']+(?=@)|(?<=[?&])([^=&#\s\"']+=)[^&#\
 _SHORTEST = 4
 
 
+def hidden_values(syntax: Syntax, text: str) -> frozenset[str]:
+    """Given a valid text, return the values that are not shown where they stand, and should not be shown elsewhere."""
+    return frozenset(str(leaf.value) for leaf in _hidden(syntax, text) if len(str(leaf.value)) >= _SHORTEST)
+
+
 def masked(syntax: Syntax, text: str, secrets: Collection[str] = ()) -> str:
     """Given a valid text, return it with the values hidden that a person would not show to others.
 
     ``secrets`` are hidden wherever they stand.
     """
     shown = text
-    for start, end in sorted(_spans(syntax, text), reverse=True):
+    spans = {(leaf.start, leaf.end) for leaf in _hidden(syntax, text)}
+    # A value may be written in a way of its own, as YAML does with quotes.
+    spans |= {(leaf.start, leaf.end) for leaf in syntax.leaves(text) if leaf.value in secrets}
+    for start, end in sorted(spans, reverse=True):
         quote = text[start] if text[start] in "\"'" else ""
         shown = f"{shown[:start]}{quote}{MASK}{quote}{shown[end:]}"
     shown = _URL_PARTS.sub(lambda match: f"{match[1] or ''}{MASK}", shown)
@@ -44,11 +52,11 @@ def masked(syntax: Syntax, text: str, secrets: Collection[str] = ()) -> str:
     return shown
 
 
-def _spans(syntax: Syntax, text: str) -> Iterator[tuple[int, int]]:
+def _hidden(syntax: Syntax, text: str) -> Iterator[Leaf]:
     before: Leaf | None = None
     for leaf in syntax.leaves(text):
         if _is_hidden(leaf, before):
-            yield leaf.start, leaf.end
+            yield leaf
         before = leaf
 
 

@@ -21,7 +21,7 @@ def surroundings(environ: Mapping[str, str], home: Path, project: Path | None = 
 
 
 def platform_of(name: str) -> Platform:
-    """Given a name as `sys.platform` has it, return the system; those that are neither macOS nor Windows are as Linux."""
+    """Given a name as `sys.platform` has it, return the system; all but macOS and Windows are as Linux."""
     if name == "darwin":
         return Platform.MACOS
     return Platform.WINDOWS if name in ("win32", "cygwin") else Platform.LINUX

@@ -61,7 +61,7 @@ def undo(record: Undo, now: bytes) -> bytes:
         bom, text = split_bom(now)
         before, after = (split_bom(content)[1] for content in (record.before, record.after))
         plan = _plan(record, syntax.load(before), syntax.load(after), syntax.load(text))
-        for merged in (_by_lines(before, after, text), _by_keys(syntax, before, text, plan)):
+        for merged in (_by_lines(before, after, text), _by_keys(syntax, before, after, text, plan)):
             if merged is not None and _fits(syntax, merged, plan.wanted):
                 return bom + merged.encode()
     except UnicodeDecodeError:
@@ -84,12 +84,12 @@ _BY_HAND = "take the entries from the backup by hand"
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """A key that gets back what it had at ``origin`` before, or goes."""
+class _Part:
+    """One entry: where it was and where it is now, and for keys inside of it what they had before, if anything."""
 
-    path: KeyPath
-    origin: KeyPath
-    value: Any
+    was: KeyPath
+    here: KeyPath
+    steps: tuple[tuple[KeyPath, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,30 +97,27 @@ class _Plan:
     """What the file shall mean, and how it comes to that."""
 
     wanted: Any
-    steps: tuple[_Step, ...]
+    parts: tuple[_Part, ...]
 
 
 def _plan(record: Undo, before: Any, after: Any, now: Any) -> _Plan:
-    steps: list[_Step] = []
+    parts: list[_Part] = []
     wanted = now
     for path in record.paths:
         here = _moved(record.dialect, path, after, now)
         if here is None:
             continue
         try:
-            own = list(_merge(value_at(before, path), value_at(after, path), value_at(now, here), ()))
+            steps = tuple(_merge(value_at(before, path), value_at(after, path), value_at(now, here), ()))
         except _ConflictError as conflict:
             raise HostFileError(
                 f"{written((*here, *conflict.path))} was changed since; nothing was changed", remedy=_BY_HAND
             ) from None
-        for inside, value in own:
-            step = _Step((*here, *inside), (*path, *inside), value)
-            steps.append(step)
-            if value is _ABSENT:
-                wanted = without_value(wanted, step.path)
-            else:
-                wanted = with_value(wanted, step.path, value)
-    return _Plan(wanted, tuple(steps))
+        parts.append(_Part(path, here, steps))
+        for inside, value in steps:
+            place = (*here, *inside)
+            wanted = without_value(wanted, place) if value is _ABSENT else with_value(wanted, place, value)
+    return _Plan(wanted, tuple(parts))
 
 
 def _moved(dialect: Dialect, path: KeyPath, after: Any, now: Any) -> KeyPath | None:
@@ -139,8 +136,9 @@ def _moved(dialect: Dialect, path: KeyPath, after: Any, now: Any) -> KeyPath | N
 
 def _merge(before: Any, after: Any, now: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     """Yield what must change for our change to be taken back. Raise `_ConflictError` where somebody else changed it."""
-    keys = dict.fromkeys((*before, *after))
-    for key in keys:
+    if not isinstance(now, dict):
+        raise _ConflictError(path)
+    for key in dict.fromkeys((*before, *after)):
         was, ours, theirs = (side.get(key, _ABSENT) for side in (before, after, now))
         if _equal(was, ours) or _equal(theirs, was):
             continue
@@ -183,8 +181,8 @@ def _by_lines(before: str, after: str, now: str) -> str | None:
 
 
 def _place(blocks: Sequence[tuple[int, int, int]], first: int, last: int, length: int) -> int | None:
-    """Return where lines of ours, with the one before and the one after, stand unchanged in theirs."""
-    low, high = max(first - 1, 0), min(last + 1, length)
+    """Return where lines of ours stand unchanged in theirs; of no lines, where those around them still are."""
+    low, high = (first, last) if first < last else (max(first - 1, 0), min(last + 1, length))
     for start, other, size in blocks:
         if start <= low and high <= start + size:
             return other + first - start
@@ -211,24 +209,35 @@ def _blocks(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int, in
     return joined
 
 
-def _by_keys(syntax: Syntax, before: str, now: str, plan: _Plan) -> str | None:
-    """Return the text of now with our keys put back, each as it was written; None where the text does not allow it."""
+def _by_keys(syntax: Syntax, before: str, after: str, now: str, plan: _Plan) -> str | None:
+    """Return the text of now with our entries put back as they were written, whole or key by key.
+
+    Return None where the text does not allow it.
+    """
     text = now
     try:
-        for step in plan.steps:
-            if step.value is _ABSENT:
-                text = syntax.cut(text, step.path)
+        for part in plan.parts:
+            source = syntax.source(before, part.was)
+            if source is not None and syntax.source(text, part.here) == syntax.source(after, part.was):
+                text = syntax.put_source(text, part.here, source, part.here)
                 continue
-            data = syntax.load(text)
-            after = _neighbour(data, step.path)
-            source = syntax.source(before, step.origin)
-            if source is None:
-                text = syntax.put(text, step.path, step.value, after)
-            else:
-                text = syntax.put_source(text, step.path, source, after)
+            for step in part.steps:
+                text = _put_back(syntax, before, text, part, step)
     except CannotEditError:
         return None
     return text
+
+
+def _put_back(syntax: Syntax, before: str, text: str, part: _Part, step: tuple[KeyPath, Any]) -> str:
+    inside, value = step
+    path = (*part.here, *inside)
+    if value is _ABSENT:
+        return syntax.cut(text, path)
+    beside = _neighbour(syntax.load(text), path)
+    source = syntax.source(before, (*part.was, *inside))
+    if source is None:
+        return syntax.put(text, path, value, beside)
+    return syntax.put_source(text, path, source, beside)
 
 
 def _neighbour(data: Any, path: KeyPath) -> KeyPath:

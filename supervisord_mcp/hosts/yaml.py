@@ -22,6 +22,8 @@ from supervisord_mcp.hosts.syntax import CannotEditError, Leaf, SyntaxFaultError
 #: Words that need no quotes and are never taken for anything but a text.
 _PLAIN = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_-]*|[./][A-Za-z0-9_./-]*[A-Za-z0-9_]|@?[A-Za-z][A-Za-z0-9_./-]*)")
 _NOT_PLAIN = re.compile(r"(?i)null|true|false|yes|no|on|off|y|n|@.*|\..*")
+#: An alias behind a key.
+_ALIAS = re.compile(r"[ \t]*:\s*(\*[^\s,\[\]{}]+)")
 #: Nodes that a text may have, those counted again to which aliases lead.
 _MOST_NODES = 100_000
 
@@ -63,15 +65,16 @@ class Yaml:
         old = _pair(holder, path[-1])
         if old is not None:
             node = old[1]
-            start, end = _start(node), _end(text, node)
-            block = isinstance(node, SequenceNode) and not node.flow_style and isinstance(value, list) and value
+            start, end = _value_span(text, *old)
+            own = start == _start(node)
+            block = own and isinstance(node, SequenceNode) and not node.flow_style and isinstance(value, list) and value
             new = _block(text, value, node.start_mark.column) if block else _flow(value)
             gap = " " if text[start - 1] == ":" else ""
             return f"{text[:start]}{gap}{new}{text[end:]}"
         sibling = _pair(holder, after[-1])
         if sibling is None or after[:-1] != path[:-1]:
             raise CannotEditError(f"there is no {after[-1]} to put {path[-1]} behind")
-        end = _end(text, sibling[1])
+        end = _value_span(text, *sibling)[1]
         pair = f"{_scalar(str(path[-1]))}: {_flow(value)}"
         if holder.flow_style:
             return f"{text[:end]}, {pair}{text[end:]}"
@@ -85,14 +88,14 @@ class Yaml:
         if pair is None:
             raise CannotEditError(f"there is no {path[-1]}")
         at = next(n for n, one in enumerate(holder.value) if one is pair)
-        start, end = _start(pair[0]), _end(text, pair[1])
+        start, end = _start(pair[0]), _value_span(text, *pair)[1]
         later = holder.value[at + 1][0] if at + 1 < len(holder.value) else None
         line = text.rfind("\n", 0, start) + 1
         if holder.flow_style:
             if later is not None:
                 end = _start(later)
             elif at:
-                start = _end(text, holder.value[at - 1][1])
+                start = _value_span(text, *holder.value[at - 1])[1]
         elif not text[line:start].strip():
             start, end = line, _line_end(text, end)
             end += len(newline_of(text)) if end < len(text) else 0
@@ -194,9 +197,17 @@ def _end(text: str, node: Node) -> int:
         return start + len(text[start:end].rstrip())
     last = node.value[-1]
     if isinstance(node, MappingNode):
-        key, value = last
-        return max(_end(text, key) + 1, _end(text, value))
+        return _value_span(text, *last)[1]
     return max(_start(node) + 1, _end(text, last))
+
+
+def _value_span(text: str, key: Node, value: Node) -> tuple[int, int]:
+    """Return where the value of a key stands; the node of an alias is that of its anchor, which stands elsewhere."""
+    behind = _end(text, key)
+    if _start(value) >= behind:
+        return _start(value), max(_end(text, value), behind + 1)
+    alias = _ALIAS.match(text, behind)
+    return (alias.start(1), alias.end(1)) if alias is not None else (behind, behind)
 
 
 def _line_end(text: str, at: int) -> int:
