@@ -47,7 +47,8 @@ def _always() -> None:
 class Blueprint:
     """What an instance is made of: its name, its rules, and how a child of it is started.
 
-    ``generation`` is the last run under its name. ``terms`` says, for each child anew, what is known of its era;
+    ``generation`` is the last run under its name, ``warn_on_echo`` whether it is told that a secret is sent to a host.
+    ``terms`` says, for each child anew, what is known of its era;
     ``judged`` takes what was found out. ``credentials`` are the secrets that its child is given.
     """
 
@@ -59,6 +60,7 @@ class Blueprint:
     isolation: str
     spawn: Callable[[Spawning], Awaitable[Child]]
     generation: int = 0
+    warn_on_echo: bool = False
     terms: Callable[[], Terms] = Terms
     credentials: tuple[Grant, ...] = ()
     judged: Callable[[Verdict], None] = _forget

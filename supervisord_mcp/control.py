@@ -17,6 +17,7 @@ from msgspec import Raw
 from supervisord_mcp import __version__, interview
 from supervisord_mcp.admission import NO_PROJECT
 from supervisord_mcp.caller import Caller, calling
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import FramingError, SmcpError
 from supervisord_mcp.facts import Facts, Whence
 from supervisord_mcp.listener import Greeting
@@ -163,7 +164,11 @@ class Connection:
             operation = control.parse_operation(request)
             with self._telling(request.id, operation) if request.progress else nullcontext():
                 result = await self._perform(request.id, operation)
-            self._send(control.result_line(request.id, result))
+            line = control.result_line(request.id, result)
+            if isinstance(operation, Tools | Call):
+                self._write(line)  # words of the server, which are never altered
+            else:
+                self._send(line)
         except SmcpError as error:
             self._send(control.error_line(request.id, error))
         except Exception:  # noqa: BLE001 - one request must not end the daemon
@@ -188,6 +193,10 @@ class Connection:
             remove()
 
     def _send(self, line: bytes) -> None:
+        """Send words of our own."""
+        self._write(masker.mask_json(line))
+
+    def _write(self, line: bytes) -> None:
         if self._writer.queued > MAX_UNREAD:
             self._left(None)
             return

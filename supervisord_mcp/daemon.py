@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import anyio
 
@@ -26,6 +26,7 @@ from supervisord_mcp.config.load import Loaded, load, watched_directories
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import Paths, create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
+from supervisord_mcp.credentials.masking import MaskedText, masker
 from supervisord_mcp.credentials.reading import Credentials
 from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, DaemonAliveError, LaunchError, Problem, SmcpError
@@ -41,6 +42,7 @@ from supervisord_mcp.runtimes import cgroup, delivery, orphans, tree
 from supervisord_mcp.runtimes.audit import Denial, Missed, Notice
 from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.landlock import places
+from supervisord_mcp.runtimes.privacy import keep_memory_private
 from supervisord_mcp.runtimes.process import secure_standard_fds
 from supervisord_mcp.shim import pointer_file
 from supervisord_mcp.stopped import Stopped
@@ -404,6 +406,7 @@ def main(*, on_demand: bool) -> int:
     ``on_demand`` is true where a shim started it: then it ends by itself when nobody has needed it for long.
     """
     secure_standard_fds()
+    keep_memory_private()
     _log_to_stderr()
     paths = find_paths(os.environ, os.getuid())
     create_directories(paths, os.getuid())
@@ -422,6 +425,8 @@ def _log_to_stderr() -> None:
     form = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
     formatter = logging.Formatter(form, datefmt="%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
+    # What a crash prints goes there as well, and is masked in the same way.
+    sys.stderr = cast("TextIO", MaskedText(sys.stderr, masker))
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=logging.INFO)

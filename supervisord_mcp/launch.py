@@ -24,6 +24,7 @@ from supervisord_mcp.config.protected import ALWAYS, IF_THERE, remaining
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.config.variables import Variables
+from supervisord_mcp.credentials.exposing import check_command
 from supervisord_mcp.credentials.giving import Giving
 from supervisord_mcp.credentials.reading import Credentials, grants_of
 from supervisord_mcp.egress.rules import Egress, parse_rules
@@ -249,6 +250,7 @@ class Launcher:
         variables = Variables({**self._environ, **facts.environ}, facts.project, self._home)
         origin = self.origins.get(name) or Origin(Path(self._config_file), None)
         done = resolve(name, config, variables, origin)
+        check_command(name, config, done, origin)
         machine = Machine(self._environ, self._home, search_path(self._path, self._environ, self._home), self._own)
         runtime = self._runtimes[config.runtime]
         program = machine.find_or_none(done.argv[0])
@@ -435,7 +437,10 @@ def _directory(done: ResolvedServer, config: ServerConfig, facts: Facts, home: s
 def _environment(
     done: ResolvedServer, machine: Machine, program: str | None, runtime: Runtime
 ) -> tuple[tuple[str, str], ...]:
-    """Return the whole environment: the small base that is documented, and over it what the entry says."""
+    """Return the whole environment: the base that README documents, and over it what the entry says.
+
+    The base has the same names in every runtime, and nothing that makes programs load or do what they would not.
+    """
     path = list(machine.path)
     if program is not None:
         # A script that names its interpreter by ``env`` means the one it was installed with.
@@ -448,8 +453,8 @@ def _environment(
     }
     if runtime.isolation == "none":
         user = _user(machine.environ)
-        base |= {"HOME": machine.home, "USER": user, "LOGNAME": user}
-        base |= {"TMPDIR": machine.environ["TMPDIR"]} if "TMPDIR" in machine.environ else {}
+        tmp = machine.environ.get("TMPDIR", "/tmp")
+        base |= {"HOME": machine.home, "USER": user, "LOGNAME": user, "TMPDIR": tmp}
     else:
         base |= {"HOME": sandbox.HOME, "USER": sandbox.USER, "LOGNAME": sandbox.USER, "TMPDIR": "/tmp"}
     return tuple(sorted({**base, **dict(done.env)}.items()))

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from supervisord_mcp.config.models import ServerConfig
+from supervisord_mcp.config.reference import MASK
 from supervisord_mcp.credentials.reading import grants_of
 from supervisord_mcp.launch import Launch
 from supervisord_mcp.policy.holds import Hold
+from supervisord_mcp.policy.tokens import conceal
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.control import InstanceStatus, ServerEntry, ServerStatus
 from supervisord_mcp.server import ManagedServer
@@ -127,7 +129,7 @@ def server_entry(name: str, config: ServerConfig, catalogue: Catalogue | None) -
     """Return what is configured for a server."""
     return ServerEntry(
         name=name,
-        command=config.argv,
+        command=tuple(conceal(word, MASK) for word in config.argv),
         start=config.start,
         scope=config.sharing,
         runtime=config.runtime,

@@ -39,6 +39,7 @@ from supervisord_mcp.config.values import (
 from supervisord_mcp.config.variables import PROJECT, names, parse
 from supervisord_mcp.egress.registries import SETS
 from supervisord_mcp.egress.rules import parse_rule
+from supervisord_mcp.policy.tokens import KINDS
 
 #: What servers and profiles may be called: safe as a file name, as a word of a command line, as a key of a host's file.
 SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -53,6 +54,7 @@ VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PACKAGE_NAME = re.compile(r"(@[A-Za-z0-9_~][A-Za-z0-9._~-]*/)?[A-Za-z0-9_~][A-Za-z0-9._~-]*", re.ASCII)
 #: The runtime marks every process of a tree with this variable to find it again, so nobody else may set it.
 _RESERVED = "SMCP_INSTANCE"
+_STORED = re.compile(r"[a-z]+:.+")
 _CALL = re.compile(r"[a-z_][a-z0-9_]*(\([A-Z0-9_]+\))?", re.ASCII)
 _DURATION_TEXT = r"^[0-9]+(\.[0-9]+)? ?(ms|s|m|h|d)?$"
 _SIZE_TEXT = r"^[0-9]+ ?[KMGT]?$"
@@ -184,6 +186,16 @@ def check_package(name: str) -> str:
     return name
 
 
+def check_exposed(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return kinds of secrets and names of stored ones. Raise `ValueError` for a word that is neither."""
+    for word in words:
+        if word not in KINDS and not _STORED.fullmatch(word):
+            near = difflib.get_close_matches(word, KINDS, n=1)
+            hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(KINDS)}"
+            raise ValueError(f"is no kind of secret, and no SOURCE:NAME like vault:github; {hint}")
+    return words
+
+
 def form_of(value: object) -> str:
     """Return the tag of how a network is written."""
     return WORD if isinstance(value, str | int | float | list | tuple | date | time) else TABLE
@@ -281,6 +293,7 @@ Command = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
     Kind("list of strings, or a string that is split like in a shell"),
 ]
+Exposed = Annotated[tuple[str, ...], AfterValidator(check_exposed), Kind("list of names")]
 Words = Annotated[tuple[Text, ...], Kind("list of strings")]
 Frozen = WrapSerializer(thaw)
 Environment = Annotated[Mapping[EnvironmentName, Text], AfterValidator(freeze), Frozen, Kind("table of strings")]

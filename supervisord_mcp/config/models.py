@@ -33,6 +33,7 @@ from supervisord_mcp.config.fields import (
     Credentials,
     Duration,
     Environment,
+    Exposed,
     Frozen,
     Kind,
     Limit,
@@ -59,6 +60,7 @@ from supervisord_mcp.egress.registries import SETS
 from supervisord_mcp.egress.rules import Rule, parse_rules
 from supervisord_mcp.policy.sharing import Scope as SharedBy
 from supervisord_mcp.policy.sharing import effective_scope, scope_problem, uses_project
+from supervisord_mcp.policy.tokens import KINDS
 
 Scope = Literal["auto", "global", "project", "session"]
 Era = Literal["auto", "legacy", "modern"]
@@ -261,6 +263,17 @@ class ServerConfig(Table):
         default=(),
         description="Variables taken from the host's environment, else from the daemon's; unset ones are left out.",
         examples=[["HTTPS_PROXY"]],
+    )
+    exposed: Exposed = Field(
+        default=(),
+        description="What may stand in the command although every user of the machine can read it there: kinds of"
+        f" secrets ({', '.join(f'`{kind}`' for kind in KINDS)}), or a secret by its source and name.",
+        examples=[["url-password"]],
+    )
+    warn_on_echo: StrictBool = Field(
+        default=False,
+        description="Whether it is reported, in `smcp logs` and `smcp events`, when the server sends a host a secret"
+        " that smcp knows. Messages themselves are never altered.",
     )
     credentials: Credentials = Field(
         default=FrozenTable(),

@@ -89,11 +89,17 @@ def _asked(question: Callable[[KeyringBackend], T]) -> T:
 def _backend() -> KeyringBackend:
     import keyring.core
 
-    found = keyring.core.get_keyring()
-    if type(found).__module__ in _NONE:
-        # None when we looked last; one that was started since is found now.
-        keyring.core.init_backend()
+    try:
         found = keyring.core.get_keyring()
+        if type(found).__module__ in _NONE:
+            # None when we looked last; one that was started since is found now.
+            keyring.core.init_backend()
+            found = keyring.core.get_keyring()
+    except Exception as error:  # noqa: BLE001 - a person may name any module as their keyring
+        raise SecretError(
+            f"the keyring that is set up cannot be used: {error}",
+            remedy="Correct PYTHON_KEYRING_BACKEND or keyringrc.cfg of the package keyring.",
+        ) from None
     if type(found).__module__ in _NONE:
         raise SecretError(
             "there is no keyring on this machine, or the daemon cannot reach it",

@@ -7,6 +7,7 @@ and never looked at but for `warn_on_echo`.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
@@ -93,6 +94,12 @@ class Masker:
                 return [self.mask_data(item) for item in data]
             case _:
                 return data
+
+    def mask_json(self, line: bytes) -> bytes:
+        """Return a line of JSON without values in its texts; the same object where there are none."""
+        if not self.names(line):
+            return line
+        return json.dumps(self.mask_data(json.loads(line)), ensure_ascii=False).encode() + b"\n"
 
     def names(self, data: bytes | str) -> frozenset[str]:
         """Return the names of the values that are in a text, in whatever form."""

@@ -13,7 +13,7 @@ from tests.architecture.source import PACKAGE, Import, Module, Project, Violatio
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
-    frozenset({"config", "runtimes", "observer", "systemd", "pipes", "hangup", "endpoint", "facts"}),
+    frozenset({"config", "runtimes", "systemd", "pipes", "hangup", "endpoint", "facts"}),
     frozenset({"credentials"}),
     frozenset(
         {
@@ -22,6 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "catalogues",
             "verdicts",
             "stopped",
+            "observer",
             "logs",
             "journal",
             "metrics",
@@ -31,7 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"doctor", "launch", "session", "conduit", "remarks", "adoption"}),
-    frozenset({"blueprint", "explanation", "congestion"}),
+    frozenset({"blueprint", "explanation", "congestion", "echoes"}),
     frozenset({"server"}),
     frozenset({"reports"}),
     frozenset({"housing"}),

@@ -108,6 +108,7 @@ class Daemon:
             "HOME": str(self.user),
             "LANG": "C.UTF-8",
             "SMCP_HOME": str(self.home),
+            "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
             probe.MARKER: self.marker,
             **(env or {}),
         }
