@@ -16,11 +16,13 @@ from typing import Any
 from supervisord_mcp.adoption.needs import Needs, Place, Wanted, needs
 from supervisord_mcp.adoption.shims import through
 from supervisord_mcp.adoption.specs import fingerprint
-from supervisord_mcp.adoption.tokens import secret_words, secrets_in
+from supervisord_mcp.adoption.tokens import has_token, secret_words, secrets_in
 from supervisord_mcp.config.fields import SERVER_NAME, VARIABLE_NAME
 from supervisord_mcp.config.naming import LONGEST_NAME, wrapped_name
 from supervisord_mcp.config.variables import HOME, PROJECT, names, parse
 from supervisord_mcp.hosts.entry import HostEntry, Scope, literal
+
+_READABLE = "a secret that every user of this machine can read while it runs: give it in a variable"
 
 
 class Why(StrEnum):
@@ -29,6 +31,7 @@ class Why(StrEnum):
     THROUGH = "through smcp"
     URL = "url"
     UNRESOLVED = "unresolved"
+    EXPOSED = "secret in its command"
     UNTRUSTED = "not trusted"
     UNSHOWABLE = "cannot be isolated"
     FOREIGN = "of Windows"
@@ -143,6 +146,8 @@ def _left(entry: HostEntry, rules: Rules) -> Left | None:
         return Left(entry, Why.THROUGH, ())
     if told := tuple(f"{one.field}: {one.written}: {one.why}" for one in entry.unresolved if not one.variable):
         return Left(entry, Why.UNRESOLVED, told)
+    if told := tuple(f"args[{n - 1}]: {_READABLE}" for n, word in enumerate(entry.argv) if n and has_token(word)):
+        return Left(entry, Why.EXPOSED, told)
     if entry.env_file is not None:
         told = (f"envFile: {entry.env_file}: smcp does not read that file: write its variables into `env`",)
         return Left(entry, Why.UNRESOLVED, told)
@@ -213,11 +218,7 @@ def _server(name: str, best: HostEntry, asked: Needs) -> Server:
         if settings.get("profile") != "browser":  # whose sessions share nothing anyway
             table["scope"] = "project"
     remarks = [*asked.remarks]
-    remarks += (
-        f"args[{number - 1}] has a secret that every user of this machine can read while it runs"
-        for number in secret_words(_literal_words(best))
-        if number
-    )
+    remarks += (f"args[{number - 1}]: {_READABLE}" for number in secret_words(_literal_words(best)) if number)
     remarks += (
         f"{one.field} is known to its host alone ({one.why}), which goes on giving it" for one in best.unresolved
     )

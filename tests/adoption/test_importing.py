@@ -127,6 +127,7 @@ def test_what_the_host_asks_for_goes_on_coming_from_it(machine: Machine) -> None
         (dict(zip(("command", "args"), ("py", list(shim_command("time", None))), strict=True)), Why.THROUGH),
         ({"command": "x", "args": ["${input:t}"]}, Why.UNRESOLVED),
         ({"command": "x", "envFile": ".env"}, Why.UNRESOLVED),
+        ({"command": "x", "args": [f"--token={TOKEN}"]}, Why.EXPOSED),
         ({"command": "x", "args": ["/"]}, Why.UNSHOWABLE),
     ],
 )
@@ -173,12 +174,12 @@ def test_the_network_can_be_given(machine: Machine) -> None:
 
 def test_what_a_person_should_know_is_remarked(machine: Machine) -> None:
     machine.write(
-        ".codeium/windsurf/mcp_config.json", {"s": {"command": "x", "args": ["--token", TOKEN], "disabled": True}}
+        ".codeium/windsurf/mcp_config.json", {"s": {"command": "x", "args": ["--token", "hunter2"], "disabled": True}}
     )
     remarks = "\n".join(machine.server().remarks)
-    assert "args[1] has a secret" in remarks
+    assert "args[1]: a secret" in remarks
     assert "disabled in its host and stays so" in remarks
-    assert TOKEN not in remarks
+    assert "hunter2" not in remarks
 
 
 def test_servers_can_be_left_out(machine: Machine) -> None:
