@@ -17,7 +17,7 @@ from supervisord_mcp.config.load import load
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.errors import SmcpError
-from supervisord_mcp.hosts.base import Surroundings
+from supervisord_mcp.hosts.base import HostFile, Surroundings
 from supervisord_mcp.hosts.catalogue import Presence, find_hosts
 from supervisord_mcp.hosts.entry import HostEntry, Scope
 from supervisord_mcp.hosts.files import Reading, read
@@ -55,7 +55,7 @@ class Gathered:
     @property
     def entries(self) -> list[HostEntry]:
         """All entries of files that we may change."""
-        return [entry for reading in self.readings if not reading.file.foreign for entry in reading.entries]
+        return [entry for reading in self.readings if not elsewhere(reading.file) for entry in reading.entries]
 
 
 def gather(person: Person, keys: Collection[str] = (), network: str | None = None) -> Gathered:
@@ -71,6 +71,13 @@ def gather(person: Person, keys: Collection[str] = (), network: str | None = Non
     }
     place = Place(person.home, person.environ, None, own)
     return Gathered(found, readings, Rules(place, frozenset(trusted), network))
+
+
+def elsewhere(file: HostFile) -> str:
+    """Return where the servers of a file are started, if that is a place that has no smcp; else nothing."""
+    if file.foreign:
+        return "Windows"
+    return "a container" if file.label == "container" else ""
 
 
 def known(paths: Paths, place: Place) -> Known:

@@ -63,6 +63,7 @@ def _report(whose: Person, gathered: Gathered, drift: Sequence[Drift]) -> dict[s
 
 
 def _host(whose: Person, gathered: Gathered, one: Presence) -> dict[str, Any]:
+    from supervisord_mcp.adoption.gathering import elsewhere
     from supervisord_mcp.config.trust import Trust
     from supervisord_mcp.hosts.entry import Scope
 
@@ -77,7 +78,7 @@ def _host(whose: Person, gathered: Gathered, one: Presence) -> dict[str, Any]:
                 "path": str(path),
                 "scope": reading.file.scope.value,
                 "trust": trust.standing(path) if reading.file.scope is Scope.PROJECT else None,
-                "foreign": reading.file.foreign,
+                "elsewhere": elsewhere(reading.file) or None,
                 "problems": list(map(str, reading.problems)),
                 "servers": list(map(_entry, reading.entries)),
             }
@@ -105,7 +106,7 @@ def _print(found: dict[str, Any]) -> None:
     rows: list[tuple[str, str, str, str]] = []
     notes: list[list[str]] = []
     for host in found["hosts"]:
-        for file in host["files"] or [{"path": "-", "servers": (), "problems": (), "trust": None, "foreign": False}]:
+        for file in host["files"] or [{"path": "-", "servers": (), "problems": (), "trust": None, "elsewhere": None}]:
             shown = [(server["name"], _how(server)) for server in file["servers"]] or [("-", "")]
             for name, how in shown:
                 rows.append((host["host"], name, how, file["path"]))
@@ -114,8 +115,8 @@ def _print(found: dict[str, Any]) -> None:
             if file["trust"] in ("unknown", "changed") and file["servers"]:
                 said = "not trusted" if file["trust"] == "unknown" else "changed since you trusted it"
                 notes[-1].append(f"{said}; look at it, then: smcp trust {file['path']}")
-            if file["foreign"]:
-                notes[-1].append("of a program of Windows, which cannot start smcp here")
+            if file["elsewhere"]:
+                notes[-1].append(f"started in {file['elsewhere']}, where there is no smcp")
     if not rows:
         console().print("no host was found")
         return

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from supervisord_mcp.adoption.gathering import Gathered
     from supervisord_mcp.adoption.importing import Left, Plan, Server
 
+_ELSEWHERE: Final = "its servers are started in {}, where there is no smcp"
+_COMMITTED: Final = "{}: it will name paths of this machine, so do not commit it"
 _MASK: Final = "•••"
 #: Keys of an entry that say what a server may do, in the order in which they are shown.
 _RIGHTS: Final = ("runtime", "profile", "network", "mounts", "scope")
@@ -45,6 +47,8 @@ def planned(hosts: Sequence[str] | None, project: Path | None, network: str | No
 
 def show(gathered: Gathered, plan: Plan) -> None:
     """Show the servers with what they may do, what is left alone and why, and what could not be read."""
+    from supervisord_mcp.adoption.gathering import elsewhere
+
     screen = console()
     for server in plan.servers:
         _show_server(server)
@@ -54,10 +58,8 @@ def show(gathered: Gathered, plan: Plan) -> None:
         for left in told:
             _show_left(left)
     for reading in gathered.readings:
-        if reading.file.foreign:
-            screen.print(
-                f"  {printable(str(reading.file.path))}: of a program of Windows, which cannot start smcp here"
-            )
+        if (where := elsewhere(reading.file)) and reading.entries:
+            screen.print(f"  {printable(str(reading.file.path))}: {_ELSEWHERE.format(where)}", soft_wrap=True)
         for problem in reading.problems:
             console(stderr=True).print(printable(str(problem)), soft_wrap=True)
 
@@ -73,7 +75,8 @@ def _show_server(server: Server) -> None:
         option, equals, _ = command[number].partition("=")
         command[number] = f"{option}={_MASK}" if equals and option.startswith("-") else _MASK
     sources = ", ".join(dict.fromkeys(f"{entry.host} {entry.file}:{entry.line}" for entry in server.sources))
-    lines = [("runs", " ".join(command)), ("from", sources), ("may", _rights(server.table))]
+    may = [] if server.there else [("may", _rights(server.table))]
+    lines = [("runs", " ".join(command)), ("from", sources), *may]
     if server.secrets:
         lines.append(("secrets", f"{', '.join(server.secrets)}: to the vault, granted to this server alone"))
     lines += (("note", remark) for remark in server.remarks)
@@ -115,10 +118,13 @@ def _show_left(left: Left) -> None:
 
 def show_drafts(drafts: Iterable[Draft], plan: Plan) -> None:
     """Show the differences in the files, and which of them cannot be changed."""
+    from supervisord_mcp.hosts.entry import Scope
     from supervisord_mcp.hosts.files import preview
 
     secrets = [value for server in plan.servers for value in server.secrets.values()]
     for draft in drafts:
+        if draft.reading.file.scope is Scope.PROJECT:
+            console().print(printable(_COMMITTED.format(draft.reading.file.path)), soft_wrap=True)
         if draft.change is not None:
             console().print(printable(preview(draft.change, secrets)).rstrip("\n"), soft_wrap=True)
         elif draft.trouble is not None:

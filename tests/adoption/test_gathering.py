@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
-from supervisord_mcp.adoption.gathering import Person, drifted, gather, known
+from supervisord_mcp.adoption.gathering import Person, drifted, elsewhere, gather, known
 from supervisord_mcp.errors import UsageError
 from tests.adoption.machine import TIME, Machine
 
@@ -61,3 +64,14 @@ def test_records_of_hosts_that_are_not_known_any_more_are_no_drift(machine: Mach
         (machine.paths.adoption_dir / "records.json").read_text().replace('"cursor"', '"emacs"')
     )
     assert drifted(machine.person, machine.records.adopted()) == []
+
+
+def test_what_is_started_elsewhere_is_not_ours(machine: Machine) -> None:
+    text = json.dumps({"customizations": {"vscode": {"mcp": {"servers": {"inside": TIME}}}}})
+    machine.write("site/.devcontainer/devcontainer.json", text)
+    gathered = machine.gathered("vscode")
+    assert gathered.entries == []
+    (reading,) = [one for one in gathered.readings if one.entries]
+    assert elsewhere(reading.file) == "a container"
+    assert elsewhere(replace(reading.file, foreign=True)) == "Windows"
+    assert elsewhere(replace(reading.file, label="")) == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from supervisord_mcp.credentials import adoption
@@ -64,3 +66,15 @@ def test_secrets_that_stay_readable_are_told(smcp: Smcp, machine: Machine, monke
     ran = smcp("import", "--yes")
     assert ran.status == 0
     assert "the secrets of 'git' stay readable in config.toml (for you alone): the vault is locked" in ran.err
+
+
+def test_what_is_started_elsewhere_and_what_should_not_be_committed_is_said(smcp: Smcp, machine: Machine) -> None:
+    servers = {"inside": {"command": "x"}}
+    text = json.dumps({"customizations": {"vscode": {"mcp": {"servers": servers}}}})
+    inside = machine.write("site/.devcontainer/devcontainer.json", text)
+    shared = machine.shared(here={"command": "./x"})
+    machine.trust(shared)
+    out = smcp("adopt", "-n").out
+    assert f"{inside}: its servers are started in a container, where there is no smcp" in out
+    assert f"{shared}: it will name paths of this machine, so do not commit it" in out
+    assert "started in a container, where there is no smcp" in smcp("hosts", "vscode").out
