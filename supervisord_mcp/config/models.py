@@ -483,6 +483,10 @@ class DaemonConfig(Table):
     )
     log_level: LogLevel = Field(default="info", description="The least important messages that the daemon logs.")
     reload: StrictBool = Field(default=True, description="Load the configuration again when one of its files changes.")
+    watch_hosts: StrictBool = Field(
+        default=False,
+        description="Watch adopted files of hosts: `smcp status` and `events` name what `smcp adopt` could take over.",
+    )
 
 
 class Config(Table):

@@ -38,7 +38,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"housing"}),
     frozenset({"supervisor"}),
     frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation"}),
-    frozenset({"control", "reception"}),
+    frozenset({"control", "reception", "hostwatch"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),
