@@ -13,9 +13,7 @@ from tests.architecture.source import PACKAGE, Import, Module, Project, Violatio
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
-    frozenset(
-        {"config", "credentials", "runtimes", "observer", "systemd", "pipes", "hangup", "endpoint", "facts"}
-    ),
+    frozenset({"config", "credentials", "runtimes", "observer", "systemd", "pipes", "hangup", "endpoint", "facts"}),
     frozenset(
         {
             "packages",
