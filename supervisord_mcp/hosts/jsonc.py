@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from supervisord_mcp.config.source import KeyPath
-from supervisord_mcp.hosts.syntax import DEEPEST, CannotEditError, Leaf, fault_at, newline_of
+from supervisord_mcp.hosts.syntax import DEEPEST, CannotEditError, Extract, Leaf, fault_at, newline_of
 
 _FILLER = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*)*"')
@@ -70,6 +70,13 @@ class Json:
     def leaves(self, text: str) -> Iterator[Leaf]:
         """Yield the values that are neither objects nor arrays."""
         yield from _leaves(_parse(text), ())
+
+    def extract(self, text: str, path: KeyPath) -> Extract:
+        """Return the value itself: in JSON it is a text of its own."""
+        node = _find(_parse(text), path)
+        if node is None:
+            raise CannotEditError("there is no such value")
+        return Extract(node.start, node.end, ())
 
     def put(self, text: str, path: KeyPath, value: Any, after: KeyPath) -> str:
         """Return the text with a value replaced in the manner of the old one, or a key added behind another one."""

@@ -40,6 +40,15 @@ class Leaf:
     value: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """The characters of a text, from ``start`` to ``end``, in which a value can be edited, and its path in them."""
+
+    start: int
+    end: int
+    path: KeyPath
+
+
 class Syntax(Protocol):
     """One language of configuration files."""
 
@@ -51,6 +60,9 @@ class Syntax(Protocol):
 
     def leaves(self, text: str) -> Iterator[Leaf]:
         """Given a valid text, yield its values in the order in which they are written."""
+
+    def extract(self, text: str, path: KeyPath) -> Extract:
+        """Given a valid text and a path that it has, return the smallest part that is a text of the language itself."""
 
     def put(self, text: str, path: KeyPath, value: Any, after: KeyPath) -> str:
         """Given a valid text, return it with the value of a key replaced, or with the key added behind another one.

@@ -9,7 +9,7 @@ from typing import Any
 
 from supervisord_mcp.config.rewrite import cut_path, written_value
 from supervisord_mcp.config.source import Entry, Form, KeyPath, key_lines, quoted, scan
-from supervisord_mcp.hosts.syntax import CannotEditError, Leaf, SyntaxFaultError, fault_at, newline_of
+from supervisord_mcp.hosts.syntax import CannotEditError, Extract, Leaf, SyntaxFaultError, fault_at, newline_of
 
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 #: The part of a statement up to its last key.
@@ -44,6 +44,10 @@ class Toml:
             if entry.form is not Form.HEADER and not source.startswith(("[", "{")):
                 value = tomllib.loads(f"key = {source}")["key"]
                 yield Leaf(entry.path, entry.value, entry.end, value)
+
+    def extract(self, text: str, path: KeyPath) -> Extract:
+        """Return the whole text: a table may be written in several places."""
+        return Extract(0, len(text), path)
 
     def put(self, text: str, path: KeyPath, value: Any, after: KeyPath) -> str:
         """Return the text with a value replaced, or a key added behind another one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from supervisord_mcp.config.source import KeyPath, written
@@ -61,7 +62,8 @@ def undo(record: Undo, now: bytes) -> bytes:
         bom, text = split_bom(now)
         before, after = (split_bom(content)[1] for content in (record.before, record.after))
         plan = _plan(record, syntax.load(before), syntax.load(after), syntax.load(text))
-        for merged in (_by_lines(before, after, text), _by_keys(syntax, before, after, text, plan)):
+        for attempt in (_by_lines, partial(_by_keys, syntax, plan)):
+            merged = attempt(before, after, text)
             if merged is not None and _fits(syntax, merged, plan.wanted):
                 return bom + merged.encode()
     except UnicodeDecodeError:
@@ -209,34 +211,51 @@ def _blocks(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int, in
     return joined
 
 
-def _by_keys(syntax: Syntax, before: str, after: str, now: str, plan: _Plan) -> str | None:
+def _by_keys(syntax: Syntax, plan: _Plan, before: str, after: str, now: str) -> str | None:
     """Return the text of now with our entries put back as they were written, whole or key by key.
 
     Return None where the text does not allow it.
     """
     text = now
+    # One text after the other, for what was read of it is kept for a while only.
+    olds = [syntax.extract(before, part.was) for part in plan.parts]
+    ours_of = [syntax.extract(after, part.was) for part in plan.parts]
+    places = [syntax.extract(now, part.here) for part in plan.parts]
+    entries = sorted(zip(places, olds, ours_of, plan.parts, strict=True), key=lambda one: one[0].start, reverse=True)
     try:
-        for part in plan.parts:
-            source = syntax.source(before, part.was)
-            if source is not None and syntax.source(text, part.here) == syntax.source(after, part.was):
-                text = syntax.put_source(text, part.here, source, part.here)
-                continue
-            for step in part.steps:
-                text = _put_back(syntax, before, text, part, step)
-    except CannotEditError:
+        # From the end to the start, so that those to come stay where they are.
+        for place, old, ours, part in entries:
+            # Where the part is the whole text, the one before has changed it.
+            end = place.end if place.path == () else len(text)
+            theirs, was = text[place.start : end], before[old.start : old.end]
+            if place.path == () and theirs == after[ours.start : ours.end]:
+                theirs = was
+            else:
+                for inside, value in part.steps:
+                    origin = _Origin(was, (*old.path, *inside), value)
+                    theirs = _put_back(syntax, theirs, (*place.path, *inside), origin)
+            text = text[: place.start] + theirs + text[end:]
+    except (CannotEditError, SyntaxFaultError):
         return None
     return text
 
 
-def _put_back(syntax: Syntax, before: str, text: str, part: _Part, step: tuple[KeyPath, Any]) -> str:
-    inside, value = step
-    path = (*part.here, *inside)
-    if value is _ABSENT:
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """What a key had before: the text that has it, its path in it, and its value, which may be absent."""
+
+    text: str
+    path: KeyPath
+    value: Any
+
+
+def _put_back(syntax: Syntax, text: str, path: KeyPath, origin: _Origin) -> str:
+    if origin.value is _ABSENT:
         return syntax.cut(text, path)
     beside = _neighbour(syntax.load(text), path)
-    source = syntax.source(before, (*part.was, *inside))
+    source = syntax.source(origin.text, origin.path)
     if source is None:
-        return syntax.put(text, path, value, beside)
+        return syntax.put(text, path, origin.value, beside)
     return syntax.put_source(text, path, source, beside)
 
 

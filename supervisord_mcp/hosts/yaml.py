@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError, YAMLWarning
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from supervisord_mcp.config.source import KeyPath
-from supervisord_mcp.hosts.syntax import CannotEditError, Leaf, SyntaxFaultError, fault_at, newline_of
+from supervisord_mcp.hosts.syntax import CannotEditError, Extract, Leaf, SyntaxFaultError, fault_at, newline_of
 
 #: Words that need no quotes and are never taken for anything but a text.
 _PLAIN = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_-]*|[./][A-Za-z0-9_./-]*[A-Za-z0-9_]|@?[A-Za-z][A-Za-z0-9_./-]*)")
-_NOT_PLAIN = re.compile(r"(?i)null|true|false|yes|no|on|off|y|n|@.*|\..*")
+_NOT_PLAIN = re.compile(r"(?i)null|true|false|yes|no|on|off|y|n|@.*|\.(?!/).*")
 #: An alias behind a key.
 _ALIAS = re.compile(r"[ \t]*:\s*(\*[^\s,\[\]{}]+)")
+_COLON = re.compile(r"[ \t]*:")
 #: Nodes that a text may have, those counted again to which aliases lead.
 _MOST_NODES = 100_000
 
@@ -33,21 +37,9 @@ class Yaml:
 
     def load(self, text: str) -> Any:
         """Return what a text means. Raise `SyntaxFaultError` where it is wrong."""
-        try:
-            _count(_compose(text))
+        _compose(text)
+        with _faults(text):
             return _library().load(text)
-        except RecursionError:
-            raise fault_at(text, 0, "values are nested too deeply") from None
-        except ReaderError as error:
-            raise fault_at(text, int(error.position), f"a character that YAML does not allow: {error.reason}") from None
-        except MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            message = str(error.problem or error.context or "not valid YAML").partition("\n")[0]
-            if mark is None:
-                raise fault_at(text, 0, message) from None
-            raise SyntaxFaultError(message, mark.line + 1, mark.column + 1) from None
-        except (YAMLError, ValueError) as error:
-            raise fault_at(text, 0, f"not valid YAML: {str(error).partition(chr(10))[0]}") from None
 
     def lines(self, text: str) -> dict[KeyPath, int]:
         """Return the line of each key and element."""
@@ -58,6 +50,10 @@ class Yaml:
         root = _compose(text)
         if root is not None:
             yield from sorted(_leaves(text, root, ()), key=lambda leaf: leaf.start)
+
+    def extract(self, text: str, path: KeyPath) -> Extract:
+        """Return the whole text: what a node means depends on its place."""
+        return Extract(0, len(text), path)
 
     def put(self, text: str, path: KeyPath, value: Any, after: KeyPath) -> str:
         """Return the text with a value replaced in the manner of the old one, or a key added behind another one."""
@@ -119,9 +115,34 @@ def _library() -> YAML:
     return YAML(typ="safe", pure=True)
 
 
+@lru_cache(maxsize=2)
 def _compose(text: str) -> Node | None:
-    node: Node | None = _library().compose(text)
+    with _faults(text):
+        node: Node | None = _library().compose(text)
+        _count(node)
     return node
+
+
+@contextmanager
+def _faults(text: str) -> Iterator[None]:
+    """Turn what the library raises into faults of ours."""
+    try:
+        with warnings.catch_warnings():
+            # An anchor may be used again; the last one before an alias counts.
+            warnings.simplefilter("ignore", YAMLWarning)
+            yield
+    except RecursionError:
+        raise fault_at(text, 0, "values are nested too deeply") from None
+    except ReaderError as error:
+        raise fault_at(text, int(error.position), f"a character that YAML does not allow: {error.reason}") from None
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message = str(error.problem or error.context or "not valid YAML").partition("\n")[0]
+        if mark is None:
+            raise fault_at(text, 0, message) from None
+        raise SyntaxFaultError(message, mark.line + 1, mark.column + 1) from None
+    except (YAMLError, ValueError) as error:
+        raise fault_at(text, 0, f"not valid YAML: {str(error).partition(chr(10))[0]}") from None
 
 
 def _count(root: Node | None) -> None:
@@ -204,8 +225,13 @@ def _end(text: str, node: Node) -> int:
 def _value_span(text: str, key: Node, value: Node) -> tuple[int, int]:
     """Return where the value of a key stands; the node of an alias is that of its anchor, which stands elsewhere."""
     behind = _end(text, key)
+    if int(value.end_mark.index) == _start(value):
+        # Nothing is written, and the library's mark is at what comes next.
+        colon = _COLON.match(text, behind)
+        behind = colon.end() if colon is not None else behind
+        return behind, behind
     if _start(value) >= behind:
-        return _start(value), max(_end(text, value), behind + 1)
+        return _start(value), _end(text, value)
     alias = _ALIAS.match(text, behind)
     return (alias.start(1), alias.end(1)) if alias is not None else (behind, behind)
 
