@@ -6,7 +6,8 @@ set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/setup.sh"
 
 ensure_home
-ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential
+ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential \
+    gnome-keyring-daemon=gnome-keyring dbus-run-session=dbus dbus-send=dbus pass=pass gpg=gnupg
 require git "tests run a server that reads a repository"
 install_project dev
 cd "$root"

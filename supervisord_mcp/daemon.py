@@ -26,6 +26,7 @@ from supervisord_mcp.config.load import Loaded, load, watched_directories
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import Paths, create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
+from supervisord_mcp.credentials.exposing import learn_stored, stored_in
 from supervisord_mcp.credentials.masking import MaskedText, masker
 from supervisord_mcp.credentials.reading import Credentials
 from supervisord_mcp.endpoint import Endpoint
@@ -55,6 +56,8 @@ _log = logging.getLogger(__name__)
 #: Parameters of mallopt(3).
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
+#: Set to anything, this variable leaves the daemon open to debuggers and to who looks at its descriptors.
+_TRACEABLE = "SMCP_TRACEABLE"
 #: How often the socket file is looked for, and idleness is judged, in seconds; a daemon that may end sooner looks more
 #: often, but not more often than the second.
 LOOK_EVERY, LOOK_SOONER = 5.0, 0.1
@@ -174,6 +177,7 @@ class Daemon:
             control = ControlServer(office, tasks)
             stop_reaping = orphans.watch_strangers(asyncio.get_running_loop())
             listener = Listener(endpoint.socket, lambda greeting: self._received(control, greeting))
+            tasks.start_soon(anyio.to_thread.run_sync, learn_stored, self._credentials.vault)
             tasks.start_soon(self._listen_to_signals)
             tasks.start_soon(self._watch_configuration)
             tasks.start_soon(self._hosts.run)
@@ -250,7 +254,8 @@ class Daemon:
         """Read the configuration and apply what changed. A faulty one changes nothing but `status`."""
         async with self._loading:  # what is read later is also applied later
             try:
-                loaded = await anyio.to_thread.run_sync(load, self._paths)
+                await anyio.to_thread.run_sync(learn_stored, self._credentials.vault)
+                loaded = await anyio.to_thread.run_sync(load, self._paths, None, stored_in)
                 main = self._paths.config_file
                 if main in self._files and main not in loaded.files:
                     # Editors that move the old file away first leave a gap; nothing is stopped in it (case 37).
@@ -412,7 +417,7 @@ def main(*, on_demand: bool) -> int:
     ``on_demand`` is true where a shim started it: then it ends by itself when nobody has needed it for long.
     """
     secure_standard_fds()
-    keep_memory_private()
+    keep_memory_private(traceable=bool(os.environ.get(_TRACEABLE)))
     _log_to_stderr()
     paths = find_paths(os.environ, os.getuid())
     create_directories(paths, os.getuid())

@@ -9,6 +9,7 @@ import anyio
 from supervisord_mcp import reasons
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.credentials.base import within_async
+from supervisord_mcp.credentials.exposing import learn_stored
 from supervisord_mcp.credentials.reading import Credentials, Grant, grants_of
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.protocol.secret_requests import GrantCheck, SecretChangedResult, SecretCheckResult
@@ -34,6 +35,7 @@ class Rotation:
         One that gave up is started as well: the new value may be what it lacked; with ``only_failed`` no other. Raise
         `SmcpError` if one does not start, after all were tried.
         """
+        await self._learn()
         wanted = set(secrets)
         states = _FAILED if only_failed else _HOLDING | _FAILED
         return await self._restart(lambda instance: _uses(instance, wanted) and instance.state in states)
@@ -41,6 +43,7 @@ class Rotation:
     async def unlock(self, passphrase: str) -> SecretChangedResult:
         """Open the vault, and start again what gave up and uses it. Raise `SecretError` for a wrong passphrase."""
         await within_async(lambda: self._credentials.vault.unlock(passphrase))
+        await self._learn()
         return await self._restart(
             lambda instance: (
                 instance.state == "FATAL"
@@ -52,6 +55,10 @@ class Rotation:
         """Try to read what servers are granted, of all where no names are given. Raise `UnknownServerError`."""
         chosen = {name: self._supervisor.server(name) for name in names} or dict(self._supervisor.config.servers)
         return await check(self._credentials, chosen)
+
+    async def _learn(self) -> None:
+        """Let no text show what is stored now, whether or not it is granted to anybody."""
+        await within_async(lambda: learn_stored(self._credentials.vault))
 
     async def _restart(self, concerned: Callable[[ManagedServer], bool]) -> SecretChangedResult:
         instances = [instance for instance in self._supervisor.instances if concerned(instance)]

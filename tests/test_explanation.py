@@ -113,6 +113,23 @@ def test_the_environment_by_name(world: World) -> None:
     assert "s3cret" not in repr(found)
 
 
+def test_credentials_by_name(world: World) -> None:
+    entry = 'credentials = { TOKEN = "vault:github", A = "env:X" }\n'
+    found = world.explain(entry, {})
+    assert lines(found, "credentials") == (
+        "A from env:X",
+        "TOKEN from vault:github",
+        "in its environment, read at each start",
+    )
+    assert lines(world.explain('deliver = "file"\n' + entry, {}), "credentials")[-1].startswith(
+        "in files below /run/smcp"
+    )
+    bare = world.explain('deliver = "file"\nruntime = "bare"\n' + entry, {})
+    assert lines(bare, "credentials")[-1].startswith("in files on a tmpfs of the machine")
+    assert 'TOKEN="$TOKEN"' in bare.command_line
+    assert lines(world.explain("", {}), "credentials") == ("none",)
+
+
 def test_a_browser_keeps_to_one_session_and_reaches_more_of_the_kernel(world: World) -> None:
     found = world.explain('profile = "browser"')
     assert found.scope == "session"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from supervisord_mcp.credentials import vault_file, vault_key
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.credentials.vault import NewKey, Vault
 from tests.credentials.places import MemoryKeyring
 from tests.kit.bounded import bounded
@@ -113,7 +114,9 @@ async def test_a_new_value_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 @bounded(LIMIT)
 async def test_a_locked_vault_is_opened_for_the_daemon(tmp_path: Path) -> None:
     async with estate(tmp_path, {"s": granted(T="vault:x"), "env": granted(T="env:NONE")}) as one:
-        vault(one).put("x", VALUE, key=NewKey("passphrase", "correct horse"))
+        first = vault(one)
+        first.put("x", VALUE, key=NewKey("passphrase", "correct horse"))
+        first.put("nobody", "s3cret-of-nobody")
         command = one.command()
         error = await command.fail("start", names=["s"])
         assert "locked by a passphrase" in error["message"]
@@ -125,6 +128,15 @@ async def test_a_locked_vault_is_opened_for_the_daemon(tmp_path: Path) -> None:
         assert await command.ask("secret-unlock", passphrase="correct horse") == {"restarted": ["s"]}
         guest = await one.greeted("s")
         assert await variable(guest, "T") == VALUE
+        assert masker.mask("s3cret-of-nobody") == "***"
+
+
+@bounded(LIMIT)
+async def test_what_is_stored_is_masked_before_anybody_is_given_it(tmp_path: Path) -> None:
+    async with estate(tmp_path, {}) as one:
+        vault(one).put("x", VALUE)
+        await one.command().ask("secret-changed", secrets=["vault:x"], only_failed=True)
+        assert masker.mask(f"it is {VALUE}.") == "it is ***."
 
 
 @bounded(LIMIT)

@@ -52,8 +52,10 @@ def put_pairs(text: str, name: str, key: str, pairs: Mapping[str, str | None]) -
     """
     data = tomllib.loads(text)
     servers = _servers(data)
-    server = servers[name]
-    table = {**server.get(key, {}), **pairs}
+    server = servers.get(name)
+    if not isinstance(server, dict) or not isinstance(before := server.get(key, {}), dict):
+        raise ValueError(f"'{name}' and its {key} are not both tables; edit the file by hand")  # noqa: TRY004 - as above
+    table = {**before, **pairs}
     kept = {inner: value for inner, value in table.items() if value is not None}
     entry = {**server, key: kept} if kept else {k: v for k, v in server.items() if k != key}
     path: KeyPath = ("servers", name, key)

@@ -121,7 +121,7 @@ def digest(resolved: Resolved) -> str:
     The order of the environment does not count, every other order does.
     """
     # Lists in JSON have one reading only; "surrogatepass", because names that are not UTF-8 arrive as surrogates.
-    document = [
+    document: list[object] = [
         list(resolved.argv),
         resolved.cwd,
         sorted(map(list, resolved.env)),
@@ -134,8 +134,9 @@ def digest(resolved: Resolved) -> str:
         resolved.as_root,
         resolved.profile,
         list(resolved.seccomp),
-        sorted(map(list, resolved.credentials)),
     ]
+    if resolved.credentials:
+        document.append(sorted(map(list, resolved.credentials)))
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

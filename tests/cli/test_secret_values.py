@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
@@ -10,7 +9,6 @@ import pty
 import select
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 
@@ -28,6 +26,10 @@ from tests.credentials.places import MemoryKeyring, paths_in
 from tests.kit.daemon import ROOT
 
 VALUE = "s3cret-of-a-person"
+#: Makes its stdin the terminal of its session, and becomes its arguments.
+ON_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -135,10 +137,13 @@ def test_a_terminal_shows_no_value(home: Path) -> None:
     env = {"PATH": os.environ["PATH"], "SMCP_HOME": str(home), "HOME": str(home), "PYTHONPATH": str(ROOT)}
     env["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
     process = subprocess.Popen(
-        (sys.executable, "-m", "supervisord_mcp", "secret", "set", "github"),
-        **{"stdin": theirs, "stdout": theirs, "stderr": theirs, "env": env, "cwd": ROOT},
+        (sys.executable, "-c", ON_TERMINAL, sys.executable, "-m", "supervisord_mcp", "secret", "set", "github"),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=env,
+        cwd=ROOT,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )
     os.close(theirs)
     shown = b""
