@@ -16,6 +16,7 @@ from supervisord_mcp.adoption.shims import shim_command, shim_environment
 from supervisord_mcp.config import edit
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.trust import Trust
+from supervisord_mcp.config.variables import escape
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.hosts.edits import Replacement
 from supervisord_mcp.hosts.entry import HostEntry, Scope
@@ -83,8 +84,8 @@ def _with_secrets(server: Server, store: Store) -> tuple[dict[str, object], Smcp
     except SmcpError as error:
         env = table.get("env", {})
         assert isinstance(env, dict)
-        plain = {variable: text for entry in server.sources[:1] for variable, text in entry.env.items()}
-        return {**table, "env": {**env, **{name: plain[name] for name in server.secrets}}}, error
+        plain = {name: escape(value) for name, value in server.secrets.items()}
+        return {**table, "env": {**env, **plain}}, error
     return {**table, "credentials": grants}, None
 
 

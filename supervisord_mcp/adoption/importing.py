@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from supervisord_mcp.adoption.dotenv import read_variables
 from supervisord_mcp.adoption.needs import Needs, Place, Wanted, needs
 from supervisord_mcp.adoption.shims import through
 from supervisord_mcp.adoption.specs import fingerprint
@@ -117,8 +118,9 @@ def plan(entries: Iterable[HostEntry], known: Known, rules: Rules) -> Plan:
     """Given entries in the order of their hosts and what is there already, return what would be imported."""
     groups: dict[str, list[HostEntry]] = {}
     left: list[Left] = []
-    for entry in entries:
-        if reason := _left(entry, rules):
+    for written in entries:
+        entry, problem = _with_file(written, rules)
+        if reason := problem or _left(entry, rules):
             left.append(reason)
         else:
             groups.setdefault(fingerprint(entry, rules.at(entry)), []).append(entry)
@@ -139,6 +141,25 @@ def plan(entries: Iterable[HostEntry], known: Known, rules: Rules) -> Plan:
     return Plan(tuple(servers), tuple(left))
 
 
+def _with_file(entry: HostEntry, rules: Rules) -> tuple[HostEntry, Left | None]:
+    """Return an entry with the variables of the file that it names, or why it is left alone."""
+    if entry.env_file is None or not entry.stdio:
+        return entry, None
+    place = rules.at(entry)
+    path = place.expand(entry.env_file)
+    try:
+        if path is None or not (path.startswith("/") or place.project):
+            raise ValueError("nobody knows where that is")
+        variables = read_variables(Path(place.project or "/") / path)
+    except OSError as error:
+        problem = f"envFile: {entry.env_file}: {error.strerror}"
+    except ValueError as error:
+        problem = f"envFile: {entry.env_file}: {error}"
+    else:
+        return replace(entry, env={**variables, **entry.env}), None
+    return entry, Left(entry, Why.UNRESOLVED, (problem,))
+
+
 def _left(entry: HostEntry, rules: Rules) -> Left | None:
     if entry.url is not None and not entry.stdio:
         return Left(entry, Why.URL, ("it is reached by its address",))
@@ -148,9 +169,6 @@ def _left(entry: HostEntry, rules: Rules) -> Left | None:
         return Left(entry, Why.UNRESOLVED, told)
     if told := tuple(f"args[{n - 1}]: {_READABLE}" for n, word in enumerate(entry.argv) if n and has_token(word)):
         return Left(entry, Why.EXPOSED, told)
-    if entry.env_file is not None:
-        told = (f"envFile: {entry.env_file}: smcp does not read that file: write its variables into `env`",)
-        return Left(entry, Why.UNRESOLVED, told)
     if entry.scope is Scope.PROJECT and entry.file not in rules.trusted:
         told = (f"anybody who can change the project can change it: look at it, then smcp trust {entry.file}",)
         return Left(entry, Why.UNTRUSTED, told)
@@ -222,6 +240,8 @@ def _server(name: str, best: HostEntry, asked: Needs) -> Server:
     remarks += (
         f"{one.field} is known to its host alone ({one.why}), which goes on giving it" for one in best.unresolved
     )
+    if best.env_file is not None:
+        remarks.append(f"its variables were copied from {best.env_file}, which is not read any more")
     if best.disabled:
         remarks.append("it is disabled in its host and stays so")
     table = {key: value for key, value in table.items() if value not in ({}, None)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,8 @@ def test_what_the_host_asks_for_goes_on_coming_from_it(machine: Machine) -> None
         (dict(zip(("command", "args"), ("py", list(shim_command("time", None))), strict=True)), Why.THROUGH),
         ({"command": "x", "args": ["${input:t}"]}, Why.UNRESOLVED),
         ({"command": "x", "envFile": ".env"}, Why.UNRESOLVED),
+        ({"command": "x", "envFile": "${env:NOWHERE}/.env"}, Why.UNRESOLVED),
+        ({"command": "x", "envFile": "/nowhere/.env"}, Why.UNRESOLVED),
         ({"command": "x", "args": [f"--token={TOKEN}"]}, Why.EXPOSED),
         ({"command": "x", "args": ["/"]}, Why.UNSHOWABLE),
     ],
@@ -198,3 +201,19 @@ def test_an_entry_of_one_project_says_so_in_its_name(machine: Machine) -> None:
 
 def test_variables_of_an_entry_that_no_shell_could_name_are_not_handed_on() -> None:
     assert handed_on(entry("x", env={"a.b": "${X}", "C": "${X}", "D": "plain"})) == {"C"}
+
+
+def test_variables_of_a_file_are_copied_and_those_of_the_entry_win(machine: Machine) -> None:
+    (machine.home / "vars").write_text(f"GIT_TOKEN={TOKEN}\nLEVEL=1\nOTHER=$5\n")
+    machine.cursor(s={"command": "x", "env": {"LEVEL": "2"}, "envFile": "${userHome}/vars"})
+    server = machine.server()
+    assert server.table["env"] == {"LEVEL": "2", "OTHER": "$$5"}
+    assert server.secrets == {"GIT_TOKEN": TOKEN}
+    assert "copied from ${HOME}/vars" in server.remarks[-1]
+
+
+def test_a_file_of_variables_in_a_project(machine: Machine) -> None:
+    (machine.project / ".env").write_text("LEVEL=1\n")
+    text = json.dumps({"servers": {"s": {"command": "x", "envFile": "${workspaceFolder}/.env"}}})
+    machine.trust(machine.write("site/.vscode/mcp.json", text))
+    assert machine.server().table["env"] == {"LEVEL": "1"}
