@@ -49,7 +49,6 @@ class Resolved:
     network: str | tuple[str, ...]
     mounts: tuple[tuple[str, str, str], ...]
     limits: tuple[tuple[str, float | None], ...] = ()
-    as_root: bool = False
     profile: str = ""
     seccomp: tuple[str, ...] = ()
     credentials: tuple[tuple[str, str, str], ...] = ()
@@ -131,7 +130,6 @@ def digest(resolved: Resolved) -> str:
         resolved.era,
         resolved.capabilities,
         list(map(list, resolved.limits)),
-        resolved.as_root,
         resolved.profile,
         list(resolved.seccomp),
     ]

@@ -49,6 +49,11 @@ class Places:
                 remedy=f"Make room in {base}, and let the daemon write there.",
             ) from error
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """What its user must be able to get to."""
+        return (self.root, *filter(None, (self.delivery.directory,)))
+
     def close(self) -> None:
         """Take the secrets away. The rest not yet: processes that are being killed may still write there."""
         self.delivery.close()
