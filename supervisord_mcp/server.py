@@ -145,7 +145,7 @@ class ManagedServer:
         """A host is there."""
         self._sessions[session.key] = session
         self._used = self._loop.time()
-        self._apply(self._mux.attach(session.key, state))
+        self._apply(self._mux.attach(session.key, state, session.principal))
         if state is not None:
             session.remember(self._mux.state(session.key))
 
@@ -408,6 +408,9 @@ class ManagedServer:
             case talk.Remember(key):
                 if (session := self._sessions.get(key)) is not None:
                     session.remember(self._mux.state(key))
+            case talk.Parted(key, reason):
+                if (session := self._sessions.get(key)) is not None:
+                    session.finish(1, reason)
             case talk.Demand():
                 self.demand()
             case talk.Ready():
