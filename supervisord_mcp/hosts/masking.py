@@ -20,7 +20,8 @@ _NAMES = re.compile(
 _FLAG = re.compile(r"-{1,2}[A-Za-z0-9_-]+")
 #: Only a reference: it names a secret and is none.
 _REFERENCE = re.compile(r"\$?\{{1,2}[^{}]*\}{1,2}|\$[A-Za-z_][A-Za-z0-9_]*")
-_HEADER = re.compile(r"(?i)([A-Za-z-]*(?:authorization|token|key|cookie)[A-Za-z-]*\s*:\s*)(.+)", re.DOTALL)
+#: Bounded, for a project may hold any text.
+_HEADER = re.compile(r"(?i)[a-z-]{0,40}(?:authorization|token|key|cookie)[a-z-]{0,40}\s{0,4}:\s{0,4}\S")
 #: User and password of an URL, and the values of its query.
 _URL_PARTS = re.compile(r"(?<=://)[^/@\s\"']+(?=@)|(?<=[?&])([^=&#\s\"']+=)[^&#\s\"']+")
 #: A shorter secret would also hide what only looks like it.
@@ -75,7 +76,7 @@ def _is_hidden_word(leaf: Leaf, before: Leaf | None, path: KeyPath) -> bool:
     flag, has_value, _ = word.partition("=")
     if has_value and _NAMES.search(flag):
         return True
-    if _HEADER.fullmatch(word):
+    if _HEADER.match(word):
         return True
     follows = before is not None and before.path[:-1] == path[:-1] and isinstance(before.value, str)
     return bool(

@@ -73,10 +73,9 @@ def undo(record: Undo, now: bytes) -> bytes:
         raise HostFileError(
             f"the file is broken at {where}: {fault.message}; nothing was changed", remedy="mend it and try again"
         ) from None
-    except CannotEditError as error:
-        raise HostFileError(
-            f"the entries cannot be given back: {error}; nothing was changed", remedy=_BY_HAND
-        ) from None
+    except KeyError:
+        message = "the record of the change does not fit the file; nothing was changed"
+        raise HostFileError(message, remedy=_BY_HAND) from None
     raise HostFileError(
         "the entries cannot be given back without touching others; nothing was changed", remedy=_BY_HAND
     )

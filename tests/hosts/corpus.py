@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,12 @@ class Sample:
 
     def reading(self) -> Reading:
         """Return what the file says."""
-        return read(self.file)
+        return _read(self.file)
+
+
+@cache
+def _read(file: HostFile) -> Reading:
+    return read(file)
 
 
 def samples() -> Iterator[Sample]:

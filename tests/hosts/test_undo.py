@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ BEFORE = """\
 PATHS = (("mcpServers", "a"), ("mcpServers", "b"))
 
 
+@cache
 def record(sample: Sample) -> Undo:
     """Return how a sample was adopted."""
     reading = sample.reading()
@@ -220,3 +222,27 @@ def test_large_files_are_not_compared_line_by_line() -> None:
     done = Undo(Dialect(), before.encode(), after.encode(), (("mcpServers", "a"),))
     now = after.replace('": ', '" : ')
     assert json.loads(undo(done, now.encode())) == json.loads(before)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        # What is written in one place counts in two.
+        "x: &x {command: /usr/bin/python3, args: ['-I', '-S', /opt/smcp/shim.py, a name]}\nm: {a: *x}\n",
+        "d: &d {command: /usr/bin/python3, args: ['-I', '-S', /opt/smcp/shim.py, a name]}\nm:\n  a:\n    <<: *d\n",
+    ],
+)
+def test_what_cannot_be_given_back_alone_is_refused(now: str) -> None:
+    dialect = Dialect(syntax=Yaml(), tables=(("m",),))
+    before = "m:\n  a: {command: a}\n"
+    after = replace_entries(dialect, before, {("m", "a"): Replacement(SHIM)})
+    done = Undo(dialect, before.encode(), after.encode(), (("m", "a"),))
+    with pytest.raises(HostFileError, match="without touching others; nothing was changed"):
+        undo(done, now.encode())
+
+
+def test_a_record_of_another_file_is_refused() -> None:
+    done = simple()
+    wrong = Undo(done.dialect, b"{}", done.after, done.paths)
+    with pytest.raises(HostFileError, match="the record of the change does not fit the file"):
+        undo(wrong, done.after + b" ")

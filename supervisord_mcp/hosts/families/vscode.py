@@ -11,12 +11,13 @@ https://code.visualstudio.com/docs/configure/profiles
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from supervisord_mcp.config.source import KeyPath
-from supervisord_mcp.hosts.base import Dialect, Host, Place, Shape, in_app_data, in_profiles, in_project
+from supervisord_mcp.hosts.base import Dialect, Host, Place, Shape, Surroundings, in_app_data, in_profiles, in_project
 from supervisord_mcp.hosts.entry import Scope
 from supervisord_mcp.hosts.syntax import value_at
 from supervisord_mcp.hosts.variables import Input, editor
@@ -28,7 +29,7 @@ _SOURCES = (
 )
 
 
-def inputs_at(*path: str) -> Any:
+def inputs_at(*path: str) -> Callable[[Any], Mapping[str, Input]]:
     """Return a function that finds what a file asks for, at a path of it."""
     place: KeyPath = path
 
@@ -86,6 +87,6 @@ VSCODIUM = _build("vscodium", "VSCodium", "VSCodium")
 EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf", "Trae", "Kiro", "Antigravity")
 
 
-def in_extension(identifier: str, name: str) -> Any:
+def in_extension(identifier: str, name: str) -> Callable[[Surroundings], Iterable[Path]]:
     """Return where a file is that an extension keeps in its global storage, in every editor."""
     return in_app_data(*(f"{editor}/User/globalStorage/{identifier}/settings/{name}" for editor in EDITORS))
