@@ -144,9 +144,13 @@ class Host:
 
     def files(self, where: Surroundings) -> tuple[HostFile, ...]:
         """Return every file that the host would read, those too that do not exist."""
-        found = {file.path: file for file in self._files(where, foreign=False)}
+        found: dict[Path, HostFile] = {}
+        for file in self._files(where, foreign=False):
+            # Who works in the home directory has a file of the person where one of the project would be.
+            found.setdefault(file.path, file)
         if windows := where.on_windows():
-            found |= {file.path: file for file in self._files(windows, foreign=True) if file.path not in found}
+            for file in self._files(windows, foreign=True):
+                found.setdefault(file.path, file)
         return tuple(found.values())
 
     def installed(self, where: Surroundings) -> bool:
