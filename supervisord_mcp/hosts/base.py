@@ -103,7 +103,7 @@ class Dialect:
     syntax: Syntax = field(default_factory=Json)
     tables: tuple[KeyPath, ...] = (("mcpServers",),)
     shapes: tuple[Shape, ...] = (Shape(),)
-    urls: tuple[str, ...] = ("url", "serverUrl", "httpUrl")
+    urls: tuple[KeyPath, ...] = (("url",), ("serverUrl",), ("httpUrl",))
     disabled: tuple[tuple[str, Any], ...] = (("disabled", True),)
     variables: Language = plain
     #: Fields in which the host knows variables.
@@ -118,8 +118,8 @@ class Dialect:
     url_wins: bool = False
     #: Given the whole file, what the host would ask for.
     inputs: Callable[[Any], Mapping[str, Input]] | None = None
-    #: The names of servers that the rest of the file switches off.
-    switched_off: Callable[[Any], Iterable[str]] | None = None
+    #: Given the whole file and the path of an entry, whether something else in the file switches it off.
+    switched_off: Callable[[Any, KeyPath], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,13 @@ class Host:
 
     def files(self, where: Surroundings) -> tuple[HostFile, ...]:
         """Return every file that the host would read, those too that do not exist."""
-        found = {file.path: file for file in self._files(where, foreign=False)}
+        found: dict[Path, HostFile] = {}
+        for file in self._files(where, foreign=False):
+            # Who works in the home directory has a file of the person where one of the project would be.
+            found.setdefault(file.path, file)
         if windows := where.on_windows():
-            found |= {file.path: file for file in self._files(windows, foreign=True) if file.path not in found}
+            for file in self._files(windows, foreign=True):
+                found.setdefault(file.path, file)
         return tuple(found.values())
 
     def installed(self, where: Surroundings) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -71,11 +72,15 @@ HOSTS: Final[Mapping[str, Host]] = {host.key: host for host in _ALL}
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """A host, whether it has left traces on this machine, and which of its files exist."""
+    """A host, whether it has left traces on this machine, and which of its files exist.
+
+    ``shared`` are paths by which it reads a file that was found before: links of several hosts lead to one file.
+    """
 
     host: Host
     installed: bool
     files: tuple[HostFile, ...]
+    shared: tuple[HostFile, ...] = ()
 
 
 def find_hosts(where: Surroundings, keys: Collection[str] = ()) -> tuple[Presence, ...]:
@@ -83,11 +88,18 @@ def find_hosts(where: Surroundings, keys: Collection[str] = ()) -> tuple[Presenc
     unknown = [key for key in keys if key not in HOSTS]
     if unknown:
         raise UsageError(f"there is no host {unknown[0]!r}", remedy=f"known hosts: {', '.join(HOSTS)}")
-    return tuple(
-        Presence(host, host.installed(where), tuple(file for file in host.files(where) if _is_there(file)))
-        for host in HOSTS.values()
-        if not keys or host.key in keys
-    )
+    seen: set[str] = set()
+    return tuple(_presence(host, where, seen) for host in HOSTS.values() if not keys or host.key in keys)
+
+
+def _presence(host: Host, where: Surroundings, seen: set[str]) -> Presence:
+    files: list[HostFile] = []
+    shared: list[HostFile] = []
+    for file in filter(_is_there, host.files(where)):
+        real = os.path.realpath(file.path)
+        (shared if real in seen else files).append(file)
+        seen.add(real)
+    return Presence(host, host.installed(where), tuple(files), tuple(shared))
 
 
 def _is_there(file: HostFile) -> bool:

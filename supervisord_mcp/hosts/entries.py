@@ -50,7 +50,6 @@ def read_entries(file: HostFile, text: str, data: Any) -> tuple[tuple[HostEntry,
     """Given a text and what it means, return its entries, and what is wrong with the others."""
     dialect = file.dialect
     lines = dialect.syntax.lines(text)
-    off = frozenset(dialect.switched_off(data)) if dialect.switched_off else frozenset[str]()
     context = Context(dialect.inputs(data) if dialect.inputs else {})
     entries: list[HostEntry] = []
     problems: list[Problem] = []
@@ -61,7 +60,8 @@ def read_entries(file: HostFile, text: str, data: Any) -> tuple[tuple[HostEntry,
         try:
             reader = _Reader(dialect, context, found)
             if not reader.ignored:
-                entries.append(reader.entry(file, _line(lines, found.path) or 1, off))
+                off = dialect.switched_off is not None and dialect.switched_off(data, found.path)
+                entries.append(reader.entry(file, _line(lines, found.path) or 1, switched_off=off))
         except _OddError as odd:
             problems.append(_problem(file, lines, (*found.path, *odd.path), str(odd)))
     return tuple(entries), tuple(problems)
@@ -69,7 +69,7 @@ def read_entries(file: HostFile, text: str, data: Any) -> tuple[tuple[HostEntry,
 
 def shape_of(dialect: Dialect, entry: Any) -> Shape | None:
     """Return how an entry names its command, or None where it has none that counts."""
-    if dialect.url_wins and any(_get(entry, (key,)) for key in dialect.urls):
+    if dialect.url_wins and any(_get(entry, path) for path in dialect.urls):
         return None
     return next((shape for shape in dialect.shapes if _get(entry, shape.command) is not None), None)
 
@@ -117,10 +117,12 @@ class _Reader:
         kind = value.get("type")
         if isinstance(kind, str) and kind in self.dialect.ignored:
             return True
-        own = shape_of(self.dialect, value) is not None or any(key in value for key in self.dialect.urls)
+        own = shape_of(self.dialect, value) is not None or any(
+            _get(value, path) is not None for path in self.dialect.urls
+        )
         return not own and not self.dialect.elsewhere.isdisjoint(value)
 
-    def entry(self, file: HostFile, line: int, off: frozenset[str]) -> HostEntry:
+    def entry(self, file: HostFile, line: int, *, switched_off: bool) -> HostEntry:
         """Return the entry. Raise `_OddError` if its host would not accept it."""
         value, found = self.found.value, self.found
         if not isinstance(value, dict):
@@ -128,7 +130,7 @@ class _Reader:
         if not found.name:
             raise _OddError((), "an entry without a name")
         _check_text((), found.name)
-        disabled = found.name in off or any(value.get(key) is state for key, state in self.dialect.disabled)
+        disabled = switched_off or any(value.get(key) is state for key, state in self.dialect.disabled)
         scope = file.scope if found.project is None else Scope.LOCAL
         common: dict[str, Any] = {
             "host": file.host.key,
@@ -153,10 +155,10 @@ class _Reader:
         )
 
     def _url(self, value: Mapping[str, Any]) -> str:
-        for key in self.dialect.urls:
-            if isinstance(value.get(key), str):
-                return str(value[key])
-        raise _OddError((), f"neither a command nor an URL ({', '.join(self.dialect.urls)})")
+        for path in self.dialect.urls:
+            if isinstance(url := _get(value, path), str):
+                return url
+        raise _OddError((), f"neither a command nor an URL ({', '.join(map(written, self.dialect.urls))})")
 
     def _argv(self, shape: Shape) -> tuple[str, ...]:
         command = _get(self.found.value, shape.command)

@@ -160,6 +160,9 @@ def test_families_say_where_they_know_it_from() -> None:
         ("cline", {"CLINE_DIR": "/etc/cline", "CLINE_DATA_DIR": "d"}, "/etc/cline/d/settings/cline_mcp_settings.json"),
         ("opencode", {"XDG_CONFIG_HOME": "/etc/xdg"}, "/etc/xdg/opencode/opencode.json"),
         ("opencode", {"OPENCODE_CONFIG": "/etc/oc.json"}, "/etc/oc.json"),
+        ("opencode", {"OPENCODE_CONFIG_DIR": "/etc/oc"}, "/etc/oc/opencode.jsonc"),
+        ("gemini", {"GEMINI_CLI_HOME": "/etc/g"}, "/etc/g/.gemini/settings.json"),
+        ("qwen", {"QWEN_HOME": "/etc/q"}, "/etc/q/settings.json"),
         ("crush", {"XDG_DATA_HOME": "/var/data"}, "/var/data/crush/crush.json"),
         ("vscode", {"XDG_CONFIG_HOME": "/etc/xdg"}, "/etc/xdg/Code/User/mcp.json"),
         ("vscode", {"XDG_CONFIG_HOME": "relative"}, "/users/ann/.config/Code/User/mcp.json"),
@@ -196,3 +199,32 @@ def test_a_link_that_leads_nowhere_is_there(tmp_path: Path) -> None:
     (found,) = find_hosts(Surroundings(tmp_path), ["cursor"])
     assert found.installed
     assert [file.path.name for file in found.files] == ["mcp.json"]
+
+
+def test_one_file_that_several_hosts_are_led_to_is_found_once(tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles/servers.json"
+    real.parent.mkdir()
+    real.write_text("{}")
+    for name in (".cursor/mcp.json", ".lmstudio/mcp.json", ".junie/mcp/mcp.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).symlink_to(real)
+    there = [one for one in find_hosts(Surroundings(tmp_path)) if one.installed]
+    counts = {one.host.key: (len(one.files), len(one.shared)) for one in there}
+    assert counts == {"cursor": (1, 0), "junie": (0, 1), "lm-studio": (0, 1)}
+    (alone,) = find_hosts(Surroundings(tmp_path), ["junie"])
+    assert (len(alone.files), alone.shared) == (1, ())
+
+
+def test_in_the_home_directory_files_are_those_of_the_person(tmp_path: Path) -> None:
+    (tmp_path / ".gemini").mkdir()
+    (tmp_path / ".gemini/settings.json").write_text("{}")
+    (found,) = find_hosts(Surroundings(tmp_path, project=tmp_path), ["gemini"])
+    assert [file.scope for file in found.files] == [Scope.USER]
+
+
+def test_builds_of_one_editor_share_the_files_of_a_project(tmp_path: Path) -> None:
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode/mcp.json").write_text("{}")
+    found = find_hosts(Surroundings(tmp_path / "home", project=tmp_path))
+    assert [one.host.key for one in found if one.files] == ["vscode"]
+    assert [one.host.key for one in found if one.shared] == ["vscode-insiders", "vscodium"]

@@ -105,7 +105,9 @@ def test_what_is_no_server_of_ours() -> None:
 
 
 def test_disabled_entries() -> None:
-    dialect = Dialect(disabled=(("disabled", True), ("enabled", False)), switched_off=lambda data: data.get("off", ()))
+    dialect = Dialect(
+        disabled=(("disabled", True), ("enabled", False)), switched_off=lambda data, path: path[-1] in data["off"]
+    )
     text = (
         '{"off": ["d"], "mcpServers": {"a": {"command": "a", "disabled": true},'
         ' "b": {"command": "b", "enabled": false}, "c": {"command": "c", "disabled": "true", "enabled": 0}, '

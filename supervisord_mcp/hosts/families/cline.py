@@ -1,5 +1,6 @@
 """Cline: a file of the person that all its applications share, and the older one of each editor.
 
+Its newest release has what starts a server in an object of its own, ``transport``, and reads the older form too.
 Its documentation names no variables; a text that reads ``${env:NAME}`` was surely not meant for the server.
 
 https://docs.cline.bot/getting-started/config
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from supervisord_mcp.hosts.base import Dialect, Host, Place, Surroundings
+from supervisord_mcp.hosts.base import Dialect, Host, Place, Shape, Surroundings
 from supervisord_mcp.hosts.families.vscode import in_extension
 from supervisord_mcp.hosts.variables import env
 
@@ -27,7 +28,19 @@ def _shared(where: Surroundings) -> Iterable[Path]:
 CLINE = Host(
     key="cline",
     title="Cline",
-    dialect=Dialect(variables=env),
+    dialect=Dialect(
+        shapes=(
+            Shape(
+                ("transport", "command"),
+                ("transport", "args"),
+                ("transport", "env"),
+                ("transport", "cwd"),
+            ),
+            Shape(),
+        ),
+        urls=(("url",), ("transport", "url")),
+        variables=env,
+    ),
     places=(Place(_shared), Place(in_extension("saoudrizwan.claude-dev", _NAME), label="extension")),
     sources=("https://docs.cline.bot/getting-started/config", "https://docs.cline.bot/mcp/configuring-mcp-servers"),
 )

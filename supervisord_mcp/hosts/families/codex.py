@@ -19,7 +19,7 @@ CODEX = Host(
         syntax=Toml(),
         tables=(("mcp_servers",),),
         shapes=(Shape(inherited=("env_vars",)),),
-        urls=("url",),
+        urls=(("url",),),
         disabled=(("enabled", False),),
     ),
     places=(

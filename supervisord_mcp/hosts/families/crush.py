@@ -23,7 +23,7 @@ def _config(where: Surroundings) -> Iterable[Path]:
 CRUSH = Host(
     key="crush",
     title="Crush",
-    dialect=Dialect(tables=(("mcp",),), urls=("url",), variables=shell),
+    dialect=Dialect(tables=(("mcp",),), urls=(("url",),), variables=shell),
     places=(Place(_config), Place(in_project(".crush.json", "crush.json"), Scope.PROJECT)),
     sources=("https://github.com/charmbracelet/crush",),
 )

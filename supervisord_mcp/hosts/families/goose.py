@@ -26,7 +26,7 @@ GOOSE = Host(
         syntax=Yaml(),
         tables=(("extensions",),),
         shapes=(Shape(command=("cmd",), env=("envs",), cwd=None, kept=("env_keys",)),),
-        urls=("uri",),
+        urls=(("uri",),),
         disabled=(("enabled", False),),
         ignored=frozenset({"builtin", "platform", "frontend", "inline_python"}),
     ),

@@ -19,7 +19,7 @@ from supervisord_mcp.hosts.variables import curly
 DIALECT = Dialect(
     tables=(("mcp",),),
     shapes=(Shape(args=None, env=("environment",)),),
-    urls=("url",),
+    urls=(("url",),),
     disabled=(("enabled", False),),
     variables=curly,
     # An entry that only says ``enabled`` switches one of a remote default configuration.
@@ -29,8 +29,10 @@ _NAMES = ("opencode.json", "opencode.jsonc")
 
 
 def _named(where: Surroundings) -> Iterable[Path]:
-    value = where.environ.get("OPENCODE_CONFIG")
-    return (where.home / value,) if value else ()
+    if value := where.environ.get("OPENCODE_CONFIG"):
+        yield where.home / value
+    if value := where.environ.get("OPENCODE_CONFIG_DIR"):
+        yield from (where.home / value / name for name in _NAMES)
 
 
 OPENCODE = Host(
@@ -39,7 +41,7 @@ OPENCODE = Host(
     dialect=DIALECT,
     places=(
         Place(in_config(*(f"opencode/{name}" for name in (*_NAMES, "config.json")))),
-        Place(_named, label="OPENCODE_CONFIG"),
+        Place(_named, label="variable"),
         Place(in_project(*_NAMES, *(f".opencode/{name}" for name in _NAMES)), Scope.PROJECT),
     ),
     sources=("https://opencode.ai/docs/mcp-servers", "https://opencode.ai/docs/config"),

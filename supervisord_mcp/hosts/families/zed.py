@@ -31,7 +31,7 @@ ZED = Host(
             Shape(("command", "path"), ("command", "args"), ("command", "env"), cwd=None),
             Shape(),
         ),
-        urls=("url",),
+        urls=(("url",),),
         disabled=(("enabled", False),),
         elsewhere=frozenset({"settings", "source", "enabled"}),
     ),
