@@ -13,6 +13,9 @@ from urllib.parse import quote, quote_plus
 MIN_LENGTH = 6
 #: A line of a secret of several lines is a secret of its own from this length on, in bytes: logs are cut into lines.
 LONG_LINE = 16
+#: A longer value (a key with its certificates, say) is a file: it is looked for as such and in JSON and base64, but not
+#: in all the forms of a word, in bytes.
+LONG_VALUE = 4096
 #: What ``encodeURIComponent`` leaves as it is, beside letters and digits.
 _COMPONENT = "-_.!~*'()"
 _ESCAPED = re.compile(r"%[0-9A-F]{2}")
@@ -33,6 +36,9 @@ def forms(value: str) -> frozenset[bytes]:
 def _forms(value: str) -> Iterator[bytes]:
     plain = _bytes(value)
     yield plain
+    if len(plain) > LONG_VALUE:
+        yield from (base64.b64encode(plain).rstrip(b"=")[:-1], _bytes(json.dumps(value)[1:-1]))
+        return
     yield plain.replace(b"\n", b"\r\n")
     yield from _base64(plain)
     for text in (*_urls(value), *_texts(value)):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisord_mcp.credentials.forms import MIN_LENGTH, forms
+from supervisord_mcp.credentials.forms import LONG_VALUE, MIN_LENGTH, forms
 
 values = st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=60).filter(
     lambda text: len(text.strip().encode()) >= MIN_LENGTH
@@ -67,3 +67,11 @@ def test_lines_of_a_secret_of_several_lines() -> None:
     assert b"MIIEvQIBADANBgkqhkiG9w0" in found
     assert key.replace("\n", "\r\n").encode() in found
     assert not {b"short", b"-----BEGIN KEY-----"} & found
+
+
+def test_a_whole_file_is_looked_for_in_a_few_forms() -> None:
+    value = "a line of a long secret\n" * (LONG_VALUE // 20)
+    found, encoded = forms(value), base64.b64encode(value.strip().encode() + b"!").decode()
+    assert {value.strip().encode(), json.dumps(value.strip())[1:-1].encode()} < found
+    assert any(form.decode() in encoded for form in found)
+    assert len(found) == 4

@@ -70,3 +70,12 @@ def test_it_finds_what_a_simple_search_finds(wanted: list[bytes], data: st.DataO
     assert found.names(text) == {pattern.hex() for pattern in wanted if pattern in text}
     starts = [at for at in range(len(text)) if any(p != text[at:] and p.startswith(text[at:]) for p in wanted)]
     assert found.begun(text) == min(starts, default=len(text))
+
+
+def test_few_short_ones_and_many_long_ones() -> None:
+    short = [f"{number:06d}-short".encode() for number in range(70)]
+    long = [bytes([65 + number]) * 3000 + b"end" for number in range(3)]
+    text = b" ".join([*short, *long])
+    found = needles(*short, *long)
+    assert found.names(text) == {pattern.decode() for pattern in (*short, *long)}
+    assert len(found.spans(text)) == 73

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from supervisord_mcp.policy.tokens import KINDS, SHAPES, conceal, find_secrets, sounds_secret
+from supervisord_mcp.policy.tokens import KINDS, TOKENS, conceal, find_secrets, sounds_secret
 
 LETTERS = "aB3dE6gH1jK2mN5pQ8sT0vW4yZ7bC9fG1hJ3kL5n"
 SECRET_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
-TOKENS = {
+EXAMPLES = {
     "github": (f"ghp_{LETTERS[:36]}", f"gho_{LETTERS[:36]}", f"github_pat_{LETTERS[:22]}_{LETTERS}"),
     "gitlab": (f"glpat-{LETTERS[:20]}", f"glptt-{LETTERS}"),
     "slack": ("xoxb-123456789012-abcdefABCDEF", "xoxp-1234567890-abc", "xapp-1-A012-3456-abcdef"),
@@ -30,11 +30,11 @@ def found(text: str) -> list[tuple[str, str]]:
 
 
 def test_every_shape_has_an_example() -> None:
-    assert [shape.name for shape in SHAPES] == [kind for kind in KINDS if kind in TOKENS]
-    assert {shape.name for shape in SHAPES} == set(TOKENS)
+    assert [shape.name for shape in TOKENS] == [kind for kind in KINDS if kind in EXAMPLES]
+    assert {shape.name for shape in TOKENS} == set(EXAMPLES)
 
 
-@pytest.mark.parametrize(("kind", "token"), [(kind, token) for kind, tokens in TOKENS.items() for token in tokens])
+@pytest.mark.parametrize(("kind", "token"), [(kind, token) for kind, tokens in EXAMPLES.items() for token in tokens])
 @pytest.mark.parametrize("around", ["{}", "--token={}", "x {} y", '"{}",', "https://host.example/{}/x", "Token:{}"])
 def test_a_token_is_found_by_its_shape(kind: str, token: str, around: str) -> None:
     assert found(around.format(token)) == [(kind, token)]
@@ -50,7 +50,7 @@ def test_a_token_is_found_by_its_shape(kind: str, token: str, around: str) -> No
         "sk-learn-a-package-with-a-long-name",
         "ghp_tooshort",
         "glpat-short",
-        f"x{TOKENS['github'][0]}",
+        f"x{EXAMPLES['github'][0]}",
         "AKIA0000",
         "task-1234567890-abcdefghijklmnop",
         "https://host.example/path?page=12345678",
@@ -93,13 +93,13 @@ def test_what_is_a_secret_by_its_place(text: str, expected: list[tuple[str, str]
 
 
 def test_each_part_is_found_once() -> None:
-    token = TOKENS["github"][0]
+    token = EXAMPLES["github"][0]
     assert found(f"https://me:{token}@github.com") == [("github", token)]
-    assert found(f"{token} {TOKENS['npm'][0]}") == [("github", token), ("npm", TOKENS["npm"][0])]
+    assert found(f"{token} {EXAMPLES['npm'][0]}") == [("github", token), ("npm", EXAMPLES["npm"][0])]
 
 
 def test_what_is_found_does_not_show_it() -> None:
-    token = TOKENS["github"][0]
+    token = EXAMPLES["github"][0]
     assert token not in repr(list(find_secrets(token)))
     assert conceal(f"--key={token} postgres://me:hunter2@db", "***") == "--key=*** postgres://me:***@db"
     assert conceal("plain", "***") == "plain"
