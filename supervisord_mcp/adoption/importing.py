@@ -136,7 +136,7 @@ def plan(entries: Iterable[HostEntry], known: Known, rules: Rules) -> Plan:
         there = known.server(print_, best.argv)
         name = there or _name(group, taken)
         taken.add(name)
-        server = _server(name, best, asked)
+        server = _server(name, best, asked, rules.at(best))
         servers.append(replace(server, sources=tuple(group), fingerprint=print_, there=there is not None))
     return Plan(tuple(servers), tuple(left))
 
@@ -218,7 +218,7 @@ def _handed(variable: str, text: str, *, only: bool) -> str:
     return whole if fits and variable not in names(text) else text
 
 
-def _server(name: str, best: HostEntry, asked: Needs) -> Server:
+def _server(name: str, best: HostEntry, asked: Needs, place: Place) -> Server:
     """Return the server that an entry becomes."""
     secrets = _plain_secrets(best)
     handed, hidden = handed_on(best), {one.variable for one in best.unresolved if one.variable}
@@ -235,17 +235,26 @@ def _server(name: str, best: HostEntry, asked: Needs) -> Server:
         table["project_file"] = str(best.file)
         if settings.get("profile") != "browser":  # whose sessions share nothing anyway
             table["scope"] = "project"
-    remarks = [*asked.remarks]
-    remarks += (f"args[{number - 1}]: {_READABLE}" for number in secret_words(_literal_words(best)) if number)
-    remarks += (
-        f"{one.field} is known to its host alone ({one.why}), which goes on giving it" for one in best.unresolved
-    )
-    if best.env_file is not None:
-        remarks.append(f"its variables were copied from {best.env_file}, which is not read any more")
-    if best.disabled:
-        remarks.append("it is disabled in its host and stays so")
     table = {key: value for key, value in table.items() if value not in ({}, None)}
-    return Server(name, table, secrets, remarks=tuple(remarks))
+    return Server(name, table, secrets, remarks=(*asked.remarks, *_remarks(best, place)))
+
+
+def _remarks(entry: HostEntry, place: Place) -> Iterator[str]:
+    """Yield what a person should know of an entry before it is imported."""
+    for number in secret_words(_literal_words(entry)):
+        if number:
+            yield f"args[{number - 1}]: {_READABLE}"
+    for one in entry.unresolved:
+        yield f"{one.field} is known to its host alone ({one.why}), which goes on giving it"
+    fields = [("command" if not number else f"args[{number - 1}]", word) for number, word in enumerate(entry.argv)]
+    fields += [(f"env.{variable}", text) for variable, text in entry.env.items()]
+    for key, text in (*fields, ("cwd", entry.cwd or "")):
+        for missing in sorted(place.missing(text)):
+            yield f"{key}: ${{{missing}}} is not set here: the server starts only where it is set for its host"
+    if entry.env_file is not None:
+        yield f"its variables were copied from {entry.env_file}, which is not read any more"
+    if entry.disabled:
+        yield "it is disabled in its host and stays so"
 
 
 def _name(group: Sequence[HostEntry], taken: set[str]) -> str:

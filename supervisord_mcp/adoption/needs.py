@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from supervisord_mcp.adoption.knowledge import ENGINES, PACKAGES, PORTS, PROGRAMS, Known
 from supervisord_mcp.config.lint import risk_of
 from supervisord_mcp.config.models import Mount
-from supervisord_mcp.config.variables import PROJECT, Variables, expand, names
+from supervisord_mcp.config.variables import PROJECT, Expansion, Variables, expand, names
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.packages.requests import npm_name, python_name, recognise
 from supervisord_mcp.runtimes.roots import runtime_roots
@@ -49,8 +49,15 @@ class Place:
 
     def expand(self, text: str) -> str | None:
         """Return a text without variables, or None where one of them is not known here."""
-        expansion = expand(text, Variables(self.environ, self.project, self.home))
+        expansion = self._expansion(text)
         return None if expansion.missing else expansion.text
+
+    def missing(self, text: str) -> frozenset[str]:
+        """Return the variables of a text that are set nowhere here; the project is known once a host works in one."""
+        return frozenset(reference.name for reference in self._expansion(text).missing) - {PROJECT}
+
+    def _expansion(self, text: str) -> Expansion:
+        return expand(text, Variables(self.environ, self.project, self.home))
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,3 +217,11 @@ def test_a_file_of_variables_in_a_project(machine: Machine) -> None:
     text = json.dumps({"servers": {"s": {"command": "x", "envFile": "${workspaceFolder}/.env"}}})
     machine.trust(machine.write("site/.vscode/mcp.json", text))
     assert machine.server().table["env"] == {"LEVEL": "1"}
+
+
+def test_variables_that_are_set_nowhere_are_reported_with_their_keys(machine: Machine) -> None:
+    machine.environ["SET"] = "1"
+    entry = {"command": "${env:PROGRAM}", "args": ["${env:WORD}", "${env:SET}"], "env": {"A": "${env:TEXT}"}}
+    machine.cursor(s={**entry, "cwd": "${workspaceFolder}/${env:DIR}"})
+    told = [remark.partition(" is not set here")[0] for remark in machine.server().remarks if "not set here" in remark]
+    assert told == ["command: ${PROGRAM}", "args[0]: ${WORD}", "env.A: ${TEXT}", "cwd: ${DIR}"]
