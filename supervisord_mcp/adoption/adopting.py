@@ -28,7 +28,7 @@ Store = Callable[[str, str], str]
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Where things are kept, and the environment of the person. Without ``store`` secrets stay in the configuration."""
+    """Where things are kept, and the environment of the person."""
 
     paths: Paths
     environ: Mapping[str, str] = field(repr=False)

@@ -26,14 +26,6 @@ class Way(StrEnum):
     URL = "by its address"
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A secret that stands in a file in the open; ``field`` is where inside of the entry."""
-
-    entry: HostEntry
-    field: str
-
-
 class Change(StrEnum):
     """What happened to an entry since its file was adopted."""
 
@@ -85,13 +77,13 @@ def words(entry: HostEntry) -> tuple[str, ...]:
     return tuple(word if (plain := literal(word)) is None else plain for word in entry.argv)
 
 
-def tokens(entry: HostEntry) -> list[Token]:
-    """Return the secrets of an entry that stand there in the open."""
+def tokens(entry: HostEntry) -> list[str]:
+    """Return where in an entry secrets stand in the open."""
     plain = {name: value for name, text in entry.env.items() if (value := literal(text)) is not None}
-    found = [Token(entry, f"env.{name}") for name in secrets_in(plain)]
-    found += [Token(entry, f"args[{number - 1}]") for number in secret_words(words(entry)) if number]
+    found = [f"env.{name}" for name in secrets_in(plain)]
+    found += [f"args[{number - 1}]" for number in secret_words(words(entry)) if number]
     if entry.url is not None and has_token(entry.url):
-        found.append(Token(entry, "url"))
+        found.append("url")
     return found
 
 

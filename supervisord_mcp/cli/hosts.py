@@ -97,7 +97,7 @@ def _entry(entry: HostEntry) -> dict[str, Any]:
         "way": how.name.lower(),
         "server": server or None,
         "disabled": entry.disabled,
-        "tokens": [token.field for token in tokens(entry)],
+        "tokens": tokens(entry),
         "unresolved": [f"{one.field}: {one.written}: {one.why}" for one in entry.unresolved],
     }
 
