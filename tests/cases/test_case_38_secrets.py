@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,13 @@ from tests.kit.daemon import KIT, PYTHON, Daemon, Fake, daemon, fake
 from tests.kit.fhost import Host
 from tests.kit.required import need
 
+#: All of the machine is searched, where the same test may run a second time.
+RUN = uuid.uuid4().hex
 #: The own environment of the daemon, which is that of its hosts as well.
-OWN = {f"OWN_SECRET_{number}": f"own-{number}-9f3a7c51e2" for number in range(20)}
-VAULTED, GRANTED, OTHER = "vaulted-7b1e22c09d", OWN["OWN_SECRET_7"], 'in "env"/of other-44d1c6'
-LITERAL, HOSTS = "literal-0c9e5b7a31", "of-the-host-d2f7a9b4"
-SHAPED = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+OWN = {f"OWN_SECRET_{number}": f"own-{number}-{RUN[:10]}" for number in range(20)}
+VAULTED, GRANTED, OTHER = f"vaulted-{RUN[:10]}", OWN["OWN_SECRET_7"], f'in "env"/of other-{RUN[:6]}'
+LITERAL, HOSTS = f"literal-{RUN[:10]}", f"of-the-host-{RUN[:8]}"
+SHAPED = f"ghp_{RUN}wxyz"
 SYSTEM_PYTHON = "/usr/bin/python3"
 MARKERS = (*OWN.values(), VAULTED, OTHER, LITERAL, HOSTS, SHAPED)
 RUNTIMES = (
@@ -189,7 +192,7 @@ async def use(host: Host, runtime: str) -> None:
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-@bounded(180)
+@bounded(300)
 async def test_no_secret_is_where_it_does_not_belong(runtime: str) -> None:
     settings = {"log_level": "debug"}
     async with daemon(env=OWN, start=False) as d:
@@ -231,28 +234,13 @@ async def test_no_secret_is_where_it_does_not_belong(runtime: str) -> None:
         look_at_files(d)
         look_at_limits(d.process.pid, *trees["good"])
 
-        log = await look_at_commands(d, "logs", "fatal", "-n", "500")
-        assert "A_TOKEN=***" in log
-        assert "LITERAL_TOKEN=***" in log
-        assert "echo: it sent a secret" in await look_at_commands(d, "logs", "good")
-        assert '"echo"' in await look_at_commands(d, "events", "--json")
-        status = await look_at_commands(d, "status", "--json")
+        status = json.dumps([await d.status(), [event async for _, event in d.stream("events", follow=False)]])
+        assert shown(status.encode()) == []
         assert "***" in status
-        for words in (["status"], ["list", "--json"], ["config", "show"], ["config", "check"], ["secret", "list"]):
-            await look_at_commands(d, *words)
-        await look_at_commands(d, "explain", "neighbour")
-
-        # What the files say is refused, and the refusal does not say it either.
-        kept = d.config.read_text()
-        for words in ([f"--token={SHAPED}"], [f"https://me:{SHAPED}@host.test"], ["--key", VAULTED]):
-            d.write_config(kept + tomli_w.dumps({"servers": {"open": {"command": ["server", *words]}}}))
-            fault = await asyncio.to_thread(_check, d)
-            assert "exposed = [" in fault
-            assert shown(fault.encode()) == []
-            problems = await _faults(d)
-            assert "servers.open.command" in problems
-            assert shown(problems.encode()) == []
-        d.write_config(kept)
+        assert '"kind": "echo"' in status
+        if runtime == "bare":  # commands and faults are the same whatever servers run in
+            await look_at_what_people_see(d)
+            await look_at_what_is_refused(d)
 
         # The daemon dies, and the next one goes on with what the hosts need.
         old = await d.pid()
@@ -261,6 +249,30 @@ async def test_no_secret_is_where_it_does_not_belong(runtime: str) -> None:
         host_again = environment_of((await neighbour.call("env", timeout=60)).text)
         assert host_again["A_TOKEN"] == OTHER
         look_at_files(d)
+
+
+async def look_at_what_people_see(d: Daemon) -> None:
+    """Look that commands show that something happened, and no marker."""
+    log = await look_at_commands(d, "logs", "fatal", "-n", "500")
+    assert "A_TOKEN=***" in log
+    assert "LITERAL_TOKEN=***" in log
+    for words in ("list --json", "config show", "config check", "secret list", "explain neighbour"):
+        await look_at_commands(d, *words.split())
+
+
+async def look_at_what_is_refused(d: Daemon) -> None:
+    """Look that a secret in a command is refused, by commands and by the daemon, in words that do not have it."""
+    kept = d.config.read_text()
+    every = ([f"--token={SHAPED}"], [f"https://me:{SHAPED}@host.test"], ["--key", VAULTED])
+    for number, words in enumerate(every):
+        d.write_config(kept + tomli_w.dumps({"servers": {f"open{number}": {"command": ["server", *words]}}}))
+        problems = await _faults(d, f"servers.open{number}.command")
+        assert "exposed = [" in problems
+        assert shown(problems.encode()) == []
+    fault = await asyncio.to_thread(_check, d)
+    assert "vault:one" in fault
+    assert shown(fault.encode()) == []
+    d.write_config(kept)
 
 
 def _check(d: Daemon) -> str:
@@ -276,13 +288,15 @@ def _check(d: Daemon) -> str:
     return done.stdout + done.stderr
 
 
-async def _faults(d: Daemon) -> str:
-    """Return what the daemon finds wrong with its configuration, once it has read it."""
-    for _ in range(200):
-        if problems := (await d.status())["daemon"]["problems"]:
+async def _faults(d: Daemon, key: str) -> str:
+    """Return what the daemon finds wrong with its configuration, once it found a fault of a key."""
+    problems: list[str] = []
+    for _ in range(400):
+        problems = (await d.status())["daemon"]["problems"]
+        if any(key in problem for problem in problems):
             return "\n".join(problems)
         await asyncio.sleep(0.05)
-    raise AssertionError("the daemon finds no fault")
+    raise AssertionError(f"the daemon finds no fault of {key}: {problems}")
 
 
 _CRASH = """

@@ -139,11 +139,11 @@ def streamed(known: Masker, parts: list[bytes]) -> bytes:
 
 
 values = st.lists(
-    st.text(st.characters(exclude_categories=["Cs"]), min_size=MIN_LENGTH, max_size=40)
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=MIN_LENGTH, max_size=20)
     .map(str.strip)
     .filter(lambda text: len(text.encode()) >= MIN_LENGTH and "*" not in text),
     min_size=1,
-    max_size=6,
+    max_size=3,
 )
 FORMS = (
     lambda value: value.encode(),

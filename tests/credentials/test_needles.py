@@ -51,7 +51,7 @@ def test_the_beginning_of_one_with_several_lines() -> None:
     assert found.begun(b"..abc\nx") == 6
 
 
-patterns = st.lists(st.binary(min_size=3, max_size=9), min_size=1, max_size=130, unique=True)
+patterns = st.lists(st.binary(min_size=3, max_size=9), min_size=1, max_size=70, unique=True)
 
 
 @given(patterns, st.data())
