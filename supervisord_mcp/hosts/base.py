@@ -49,13 +49,11 @@ class Surroundings:
     @property
     def app_data(self) -> Path:
         """Where applications of the system keep their files (``appData`` of Electron)."""
-        match self.platform:
-            case Platform.LINUX:
-                return self.config
-            case Platform.MACOS:
-                return self.home / "Library" / "Application Support"
-            case Platform.WINDOWS:
-                return self._variable("APPDATA") or self.home / "AppData" / "Roaming"
+        if self.platform is Platform.MACOS:
+            return self.home / "Library" / "Application Support"
+        if self.platform is Platform.WINDOWS:
+            return self._variable("APPDATA") or self.home / "AppData" / "Roaming"
+        return self.config
 
     @property
     def local_app_data(self) -> Path:

@@ -155,6 +155,7 @@ def test_where_things_are() -> None:
         (("d",), "true", True),
     ]
     assert JSON.source(text, ("a", "b")) == '[1,\n"c"]'
+    assert JSON.source(text, ("a", "b", 1)) == '"c"'
     assert JSON.source(text, ("a", "x")) is None
     assert JSON.source(text, ("a", "b", 2)) is None
     extract = JSON.extract(text, ("a",))
