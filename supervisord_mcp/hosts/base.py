@@ -122,12 +122,16 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Paths of one kind of file, which ``label`` tells from the others; ``dialect`` is its own if it has one."""
+    """Paths of one kind of file, which ``label`` tells from the others; ``dialect`` is its own if it has one.
+
+    ``pattern`` says in the reference where files are that can only be looked for, on Linux.
+    """
 
     paths: Callable[[Surroundings], Iterable[Path]]
     scope: Scope = Scope.USER
     label: str = ""
     dialect: Dialect | None = None
+    pattern: str = ""
 
 
 @dataclass(frozen=True, slots=True)
