@@ -49,13 +49,11 @@ class Surroundings:
     @property
     def app_data(self) -> Path:
         """Where applications of the system keep their files (``appData`` of Electron)."""
-        match self.platform:
-            case Platform.LINUX:
-                return self.config
-            case Platform.MACOS:
-                return self.home / "Library" / "Application Support"
-            case Platform.WINDOWS:
-                return self._variable("APPDATA") or self.home / "AppData" / "Roaming"
+        if self.platform is Platform.MACOS:
+            return self.home / "Library" / "Application Support"
+        if self.platform is Platform.WINDOWS:
+            return self._variable("APPDATA") or self.home / "AppData" / "Roaming"
+        return self.config
 
     @property
     def local_app_data(self) -> Path:
@@ -124,12 +122,16 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Paths of one kind of file, which ``label`` tells from the others; ``dialect`` is its own if it has one."""
+    """Paths of one kind of file, which ``label`` tells from the others; ``dialect`` is its own if it has one.
+
+    ``pattern`` says in the reference where files are that can only be looked for, on Linux.
+    """
 
     paths: Callable[[Surroundings], Iterable[Path]]
     scope: Scope = Scope.USER
     label: str = ""
     dialect: Dialect | None = None
+    pattern: str = ""
 
 
 @dataclass(frozen=True, slots=True)

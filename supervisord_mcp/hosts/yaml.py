@@ -138,9 +138,8 @@ def _faults(text: str) -> Iterator[None]:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = str(error.problem or error.context or "not valid YAML").partition("\n")[0]
-        if mark is None:
-            raise fault_at(text, 0, message) from None
-        raise SyntaxFaultError(message, mark.line + 1, mark.column + 1) from None
+        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+        raise SyntaxFaultError(message, line, column) from None
     except (YAMLError, ValueError) as error:
         raise fault_at(text, 0, f"not valid YAML: {str(error).partition(chr(10))[0]}") from None
 
@@ -181,7 +180,7 @@ def _leaves(text: str, node: Node, path: KeyPath) -> Iterator[Leaf]:
     elif isinstance(node, SequenceNode):
         for at, item in enumerate(node.value):
             yield from _leaves(text, item, (*path, at))
-    elif isinstance(node, ScalarNode):
+    else:
         start, end = _start(node), _end(text, node)
         # An anchor or a tag before the value says nothing secret; an alias has no value of its own.
         if start < end:

@@ -49,6 +49,18 @@ def test_one_odd_entry_is_reported_and_the_others_are_there(entry: str, problem:
     assert [found.name for found in entries] == ["b"]
 
 
+@pytest.mark.parametrize("command", ['"x"', "[]", "{}"])
+def test_a_command_that_should_be_a_list(command: str) -> None:
+    dialect = Dialect(shapes=(Shape(args=None),))
+    _, problems = _read(f'{{"mcpServers": {{"a": {{"command": {command}}}}}}}', dialect)
+    assert problems == ["1 mcpServers.a.command not a list of words that begins with a program"]
+
+
+def test_what_is_written_elsewhere_gets_the_line_of_its_entry() -> None:
+    text = "d: &d {env: [x]}\nm:\n  a:\n    <<: *d\n    command: x\n"
+    assert _read(text, Dialect(syntax=Yaml(), tables=(("m",),)))[1] == ["3 m.a.env not a table of variables"]
+
+
 def test_a_name_that_is_no_text() -> None:
     _, problems = _read('{"mcpServers": {"\\ud800": {"command": "x"}}}', Dialect())
     assert "half of a surrogate pair" in problems[0]

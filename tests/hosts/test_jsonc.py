@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from supervisord_mcp.config.source import KeyPath
@@ -155,15 +155,25 @@ def test_where_things_are() -> None:
         (("d",), "true", True),
     ]
     assert JSON.source(text, ("a", "b")) == '[1,\n"c"]'
+    assert JSON.source(text, ("a", "b", 1)) == '"c"'
     assert JSON.source(text, ("a", "x")) is None
     assert JSON.source(text, ("a", "b", 2)) is None
     extract = JSON.extract(text, ("a",))
     assert (text[extract.start : extract.end], extract.path) == ('{\n"b": [1,\n"c"]}', ())
 
 
+#: Texts with many parts take their time to be made.
+_BOUNDED = settings(max_examples=min(settings().max_examples, 1500))
 _KEYS = st.sampled_from(["a", "b", "command", "é", 'q"', "", "//", "\\"])
+_LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8"))
+)
 _VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8")),
+    _LEAVES,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner, max_size=4),
     max_leaves=15,
 )
@@ -190,6 +200,7 @@ def _texts(draw: st.DrawFn, value: Any) -> str:
     return written(value)
 
 
+@_BOUNDED
 @given(_VALUES, st.data())
 def test_any_formatting_means_the_same(value: Any, data: st.DataObject) -> None:
     text = data.draw(_texts(value))
@@ -207,6 +218,7 @@ def test_what_python_reads_is_read_as_it_does(text: str) -> None:
     assert same(JSON.load(text), value)
 
 
+@_BOUNDED
 @given(st.dictionaries(_KEYS, _VALUES, min_size=1, max_size=5), _VALUES, st.data())
 def test_edits_change_one_key_and_keep_the_rest(entry: dict[str, Any], value: Any, data: st.DataObject) -> None:
     whole = {"before": [1], "entry": json.loads(json.dumps(entry)), "after": {"x": None}}

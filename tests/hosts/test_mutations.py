@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from supervisord_mcp.config.source import KeyPath
 from supervisord_mcp.errors import HostFileError
 from supervisord_mcp.hosts.edits import Replacement
-from supervisord_mcp.hosts.files import Reading, change, preview, read_content
+from supervisord_mcp.hosts.entries import Found, find_entries, shape_of
+from supervisord_mcp.hosts.files import Reading, change, preview, read_content, split_bom
 from supervisord_mcp.hosts.jsonc import Json
+from supervisord_mcp.hosts.syntax import same, value_at, with_value
 from supervisord_mcp.hosts.undo import Undo, undo
 from tests.hosts.corpus import SHIM, Sample, samples
 
@@ -88,6 +93,49 @@ def test_mutated_json(sample: Sample, data: st.DataObject) -> None:
 @given(st.sampled_from(OTHER_SAMPLES), st.data())
 def test_mutated_toml_and_yaml(sample: Sample, data: st.DataObject) -> None:
     _holds(sample, data.draw(_mutated(sample.reading().content)))
+
+
+@given(st.sampled_from(JSON_SAMPLES), st.data())
+def test_undo_in_mutated_json(sample: Sample, data: st.DataObject) -> None:
+    _is_given_back(sample, data)
+
+
+@settings(max_examples=min(settings().max_examples, 500))
+@given(st.sampled_from(OTHER_SAMPLES), st.data())
+def test_undo_in_mutated_toml_and_yaml(sample: Sample, data: st.DataObject) -> None:
+    _is_given_back(sample, data)
+
+
+def _is_given_back(sample: Sample, data: st.DataObject) -> None:
+    """Assert that a changed file that others changed at random has our entries again and all else, or is refused."""
+    dialect, before = sample.file.dialect, sample.reading()
+    new = change(before, {entry.path: Replacement(SHIM) for entry in before.entries if entry.stdio})
+    now = data.draw(_mutated(new.after))
+    try:
+        back = undo(Undo(dialect, new.before, new.after, new.paths), now)
+    except HostFileError:
+        return
+    if now in (new.after, new.before):
+        assert back == new.before
+        return
+    was, is_now = (dialect.syntax.load(split_bom(content)[1]) for content in (now, back))
+    ours = {entry.name: entry for entry in before.entries if entry.path in new.paths}
+    there = [found for found in find_entries(dialect, is_now) if isinstance(found, Found)]
+    for found in there:
+        # The paths of a list are those of now.
+        if found.name in ours and (found.path in new.paths or dialect.name):
+            shape = shape_of(dialect, found.value)
+            assert shape is None or SHIM[0] not in str(value_at(found.value, shape.command))
+            was, is_now = (_emptied(side, found.path) for side in (was, is_now))
+    assert same(was, is_now)
+
+
+def _emptied(data: Any, path: KeyPath) -> Any:
+    try:
+        value_at(data, path)
+    except KeyError:
+        return data
+    return with_value(data, path, None)
 
 
 def _holds(sample: Sample, content: bytes) -> None:

@@ -19,6 +19,7 @@ from supervisord_mcp.hosts.base import (
 from supervisord_mcp.hosts.entry import Scope
 from supervisord_mcp.hosts.variables import env
 
+_AGENTS, _AGENTS_OF_PERSON = ".amazonq/cli-agents", ".aws/amazonq/cli-agents"
 _NAMES = ("mcp.json", "default.json", "agents/default.json")
 
 AMAZON_Q = Host(
@@ -27,9 +28,9 @@ AMAZON_Q = Host(
     dialect=Dialect(variables=env),
     places=(
         Place(in_home(*(f".aws/amazonq/{name}" for name in _NAMES))),
-        Place(in_home_directory(".aws/amazonq/cli-agents", "*.json"), label="agent"),
+        Place(in_home_directory(_AGENTS_OF_PERSON, "*.json"), label="agent", pattern=f"~/{_AGENTS_OF_PERSON}/*.json"),
         Place(in_project(*(f".amazonq/{name}" for name in _NAMES)), Scope.PROJECT),
-        Place(in_project_directory(".amazonq/cli-agents", "*.json"), Scope.PROJECT, "agent"),
+        Place(in_project_directory(_AGENTS, "*.json"), Scope.PROJECT, "agent", pattern=f"{_AGENTS}/*.json"),
     ),
     sources=(
         "https://docs.aws.amazon.com/amazonq/latest/qdeveloper-ug/mcp-ide.html",

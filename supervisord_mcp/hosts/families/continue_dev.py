@@ -22,6 +22,7 @@ from supervisord_mcp.hosts.yaml import Yaml
 
 _DIALECT = Dialect(syntax=Yaml(), name="name", variables=double_braces, elsewhere=frozenset({"uses"}))
 _JSON = Dialect(variables=double_braces)
+_BLOCKS = ".continue/mcpServers"
 _YAMLS = ("*.yaml", "*.yml")
 
 CONTINUE = Host(
@@ -30,10 +31,10 @@ CONTINUE = Host(
     dialect=_DIALECT,
     places=(
         Place(in_variable("CONTINUE_GLOBAL_DIR", ".continue", "config.yaml")),
-        Place(in_home_directory(".continue/mcpServers", *_YAMLS), label="block"),
-        Place(in_home_directory(".continue/mcpServers", "*.json"), label="block", dialect=_JSON),
-        Place(in_project_directory(".continue/mcpServers", *_YAMLS), Scope.PROJECT, "block"),
-        Place(in_project_directory(".continue/mcpServers", "*.json"), Scope.PROJECT, "block", _JSON),
+        Place(in_home_directory(_BLOCKS, *_YAMLS), label="block", pattern=f"~/{_BLOCKS}/*.yaml"),
+        Place(in_home_directory(_BLOCKS, "*.json"), label="block", dialect=_JSON, pattern=f"~/{_BLOCKS}/*.json"),
+        Place(in_project_directory(_BLOCKS, *_YAMLS), Scope.PROJECT, "block", pattern=f"{_BLOCKS}/*.yaml"),
+        Place(in_project_directory(_BLOCKS, "*.json"), Scope.PROJECT, "block", _JSON, f"{_BLOCKS}/*.json"),
     ),
     sources=("https://docs.continue.dev/customize/deep-dives/mcp", "https://docs.continue.dev/reference"),
 )

@@ -24,9 +24,9 @@ KIRO = Host(
     dialect=Dialect(variables=braces),
     places=(
         Place(in_home(".kiro/settings/mcp.json")),
-        Place(in_home_directory(".kiro/agents", "*.json"), label="agent"),
+        Place(in_home_directory(".kiro/agents", "*.json"), label="agent", pattern="~/.kiro/agents/*.json"),
         Place(in_project(".kiro/settings/mcp.json"), Scope.PROJECT),
-        Place(in_project_directory(".kiro/agents", "*.json"), Scope.PROJECT, "agent"),
+        Place(in_project_directory(".kiro/agents", "*.json"), Scope.PROJECT, "agent", pattern=".kiro/agents/*.json"),
     ),
     sources=("https://kiro.dev/docs/mcp/configuration", "https://kiro.dev/docs/cli/chat/configuration"),
 )

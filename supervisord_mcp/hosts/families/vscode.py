@@ -69,7 +69,11 @@ def _build(key: str, title: str, directory: str) -> Host:
         dialect=DIALECT,
         places=(
             Place(in_app_data(f"{directory}/User/mcp.json")),
-            Place(in_profiles(f"{directory}/User/profiles/*", "mcp.json"), label="profile"),
+            Place(
+                in_profiles(f"{directory}/User/profiles/*", "mcp.json"),
+                label="profile",
+                pattern=f"~/.config/{directory}/User/profiles/*/mcp.json",
+            ),
             Place(in_app_data(f"{directory}/User/settings.json"), label="settings", dialect=_SETTINGS),
             Place(in_project(".vscode/mcp.json"), Scope.PROJECT),
             Place(in_project(".vscode/settings.json"), Scope.PROJECT, "settings", _SETTINGS),
