@@ -33,6 +33,7 @@ check ruff format --quiet --check
 check mypy --no-error-summary
 # Downloads of minutes, which no test should wait for.
 check python -m contrib.matrix --install
+check python -m contrib.hosts
 check pytest --cov --cov-report=
 # Decisions are pure, so every branch of them can be tested; the rest is proven end to end.
 check coverage report --include='supervisord_mcp/protocol/*,supervisord_mcp/policy/*' --fail-under=100
