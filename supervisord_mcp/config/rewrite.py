@@ -45,6 +45,34 @@ def put_server(text: str, name: str, entry: Mapping[str, Any]) -> str:
     return _verified(changed, wanted)
 
 
+def put_pairs(text: str, name: str, key: str, pairs: Mapping[str, str | None]) -> str:
+    """Given a valid file, return it with pairs of one table of a server changed, and removed where they are None.
+
+    Raise `ValueError` if that cannot be done safely.
+    """
+    data = tomllib.loads(text)
+    servers = _servers(data)
+    server = servers.get(name)
+    if not isinstance(server, dict) or not isinstance(before := server.get(key, {}), dict):
+        raise ValueError(f"'{name}' and its {key} are not both tables; edit the file by hand")  # noqa: TRY004 - as above
+    table = {**before, **pairs}
+    kept = {inner: value for inner, value in table.items() if value is not None}
+    entry = {**server, key: kept} if kept else {k: v for k, v in server.items() if k != key}
+    path: KeyPath = ("servers", name, key)
+    if not kept or not any(e.form is Form.HEADER and e.path == path for e in scan(text)):
+        return put_server(text, name, entry)
+    # A table of its own may have comments, which stay.
+    for inner, value in pairs.items():
+        found = next((e for e in scan(text) if e.path == (*path, inner) and e.form is Form.STATEMENT), None)
+        if value is None:
+            text = cut_path(text, (*path, inner))
+        elif found is not None:
+            text = text[: found.value] + written_value(value) + text[found.end :]
+        else:
+            text = _add_statement(text, path, inner, value)
+    return _verified(text, {**data, "servers": {**servers, name: entry}})
+
+
 def cut_server(text: str, name: str) -> str:
     """Given a valid file, return it without a server. Raise `ValueError` if that cannot be done safely."""
     data = tomllib.loads(text)
@@ -100,19 +128,24 @@ def _put_key(text: str, name: str, key: str, value: Any) -> str:
     newline = _newline(text)
     if len(found) == 1 and found[0].path == path and found[0].form is Form.STATEMENT:
         return text[: found[0].value] + written_value(value, key).replace("\n", newline) + text[found[0].end :]
-    text = cut_path(text, path)
-    at = _end_of_line(text, _own_end(text, name))
+    return _add_statement(cut_path(text, path), ("servers", name), key, value)
+
+
+def _add_statement(text: str, path: KeyPath, key: str, value: Any) -> str:
+    """Return the text with a statement added at the end of the table that has a header of its own."""
+    newline = _newline(text)
+    at = _end_of_line(text, _own_end(text, path))
     gap = "" if text[:at].endswith("\n") else newline
     return f"{text[:at]}{gap}{_statement(key, value, newline)}{newline}{text[at:]}"
 
 
-def _own_end(text: str, name: str) -> int:
-    """Return the end of the last statement directly under ``[servers.NAME]``, or of the header if it has none."""
+def _own_end(text: str, path: KeyPath) -> int:
+    """Return the end of the last statement directly under the header of a table, or of the header if it has none."""
     end = 0
     inside = False
     for entry in scan(text):
         if entry.form is Form.HEADER:
-            inside = entry.path == ("servers", name)
+            inside = entry.path == path
         if inside and entry.form in (Form.HEADER, Form.STATEMENT):
             end = entry.end
     return end
