@@ -22,6 +22,9 @@ EXPECTED = {
     "isolation": 7,
     "framing": 1,
     "host-file": 1,
+    "not-trusted": 8,
+    "secret": 1,
+    "secret-taken": 1,
 }
 
 
