@@ -31,6 +31,7 @@ from supervisord_mcp.credentials.masking import MaskedText, masker
 from supervisord_mcp.credentials.reading import Credentials
 from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, DaemonAliveError, LaunchError, Problem, SmcpError
+from supervisord_mcp.hostwatch import HostWatch
 from supervisord_mcp.launch import Launcher, Told, make_runtimes
 from supervisord_mcp.listener import Greeting, Listener
 from supervisord_mcp.logs import ServerLog
@@ -162,6 +163,7 @@ class Daemon:
             self._supervisor = Supervisor(self._config, self._launcher, around, self._logs)
             self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
             self._reloader = Reloader(self._reload_quietly)
+            self._hosts = HostWatch(self._paths, self._observers, lambda: self._config.daemon.watch_hosts)
             office = Office(
                 supervisor=self._supervisor,
                 observers=self._observers,
@@ -178,6 +180,7 @@ class Daemon:
             tasks.start_soon(anyio.to_thread.run_sync, learn_stored, self._credentials.vault)
             tasks.start_soon(self._listen_to_signals)
             tasks.start_soon(self._watch_configuration)
+            tasks.start_soon(self._hosts.run)
             tasks.start_soon(self._look_around, endpoint, listener, control)
             self._tell_crash(endpoint.crashed)
             self._supervisor.start_eager(self._config.servers)
@@ -277,6 +280,8 @@ class Daemon:
         self._problems = self._supervisor.faults = ()
         self._files, self._directories = loaded.files, loaded.directories
         self._config = config
+        if config.daemon.watch_hosts != old.daemon.watch_hosts:
+            self._hosts.wake()
         self._logs.configure(config)
         logging.getLogger().setLevel(config.daemon.log_level.upper())
         if config.daemon.path != old.daemon.path:
@@ -397,6 +402,7 @@ class Daemon:
             problems=self._problems,
             logging=self._logs.trouble,
             sessions=self._reception.sessions,
+            hosts=self._hosts.remarks,
         )
 
 

@@ -69,6 +69,13 @@ class IsolationError(SmcpError):
     exit_status = 7
 
 
+class NotTrustedError(SmcpError):
+    """A server comes from a project file that nobody trusted, or not with the content that it has now."""
+
+    code = "not-trusted"
+    exit_status = 8
+
+
 class LaunchError(SmcpError):
     """A child could not be started. ``retryable`` is false where trying again cannot help (ENOENT, EACCES).
 
@@ -82,6 +89,12 @@ class LaunchError(SmcpError):
         super().__init__(message, remedy=remedy)
         self.retryable = retryable
         self.unreachable = unreachable
+
+
+class HostFileError(SmcpError):
+    """A file of a host cannot be changed, or not given back, without harm to what its owner wrote."""
+
+    code = "host-file"
 
 
 class SecretError(SmcpError):

@@ -173,6 +173,8 @@ def _user(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
         yield f"the user of the daemon ({os.geteuid()}), with all rights"
     elif os.geteuid() == 0:
         yield "one of its own from daemon.uids, never root; without any capability"
+        if spec.mounts:
+            yield "files of root or of somebody else that it is given are lent to it: on the disk they stay theirs"
     else:
         yield f"your own ({os.geteuid()}); without any capability"
     if launch.isolation == "sandbox":
@@ -188,7 +190,7 @@ def _not_covered(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
     if any(mount.access == "rw" for mount in spec.mounts):
         yield "how much it writes where it may write, and what others do with that later"
     if spec.network == "host":
-        yield "everything that listens on this machine and trusts it, and abstract sockets if unix sockets are allowed"
+        yield "everything that listens on this machine and trusts it"
     elif isinstance(spec.network, Egress):
         yield "what it sends to the hosts that it reaches"
     if launch.scope != "session":

@@ -12,6 +12,7 @@ import pwd
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from supervisord_mcp.config.document import Origin
@@ -22,6 +23,7 @@ from supervisord_mcp.config.profile import Profile
 from supervisord_mcp.config.profiles import INSTALL, find_profiles
 from supervisord_mcp.config.protected import ALWAYS, IF_THERE, remaining
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
+from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.config.variables import Variables
 from supervisord_mcp.credentials.exposing import check_command
 from supervisord_mcp.credentials.giving import Giving
@@ -78,6 +80,10 @@ class Machine:
             return None
 
 
+def _trusted() -> None:
+    """The entry is one of the person's own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """How a child for a session would be started.
@@ -88,7 +94,8 @@ class Launch:
     be, or None where it was not found. ``host_variables`` are the names that were taken from the environment of the
     host; their values are part of the digest. ``sets`` are sets of hosts that `start` adds to the network of ``spec``,
     and ``grants`` what an installation may do beyond the rule, which ``confinement`` tells. ``giving`` are the secrets
-    that `start` reads.
+    that `start` reads. ``check`` raises `NotTrustedError` where the entry is from a project file that is not trusted as
+    it is now.
     """
 
     digest: str
@@ -108,6 +115,7 @@ class Launch:
     marker: str
     sets: tuple[str, ...] = ()
     grants: Grants = field(default_factory=Grants)
+    check: Callable[[], None] = _trusted
     giving: Giving = field(default_factory=Giving)
 
     def of(self, era: Era) -> Launch:
@@ -132,8 +140,9 @@ class Launch:
         """Install what has to be installed, then start the child.
 
         ``installing`` is called when an install phase waits or begins, ``progress`` with what it says. Raise
-        `LaunchError`, `IsolationError` or `SecretError` where there is no child.
+        `LaunchError`, `IsolationError`, `SecretError` or `NotTrustedError` where there is no child.
         """
+        self.check()
         marker = f"{self.marker}{self.spec.name}:{uuid.uuid4().hex}"
         around = self._around(marker, installing, progress)
         request = recognise(self.spec.argv)
@@ -219,6 +228,7 @@ class Launcher:
         self._path = path
         self._packages = Packages(paths.cache_dir / "packages")
         self._paths = paths
+        self._trust = Trust.of(paths)
         self._own = tuple(os.path.realpath(p) for p in (paths.runtime_dir, paths.config_dir, paths.state_dir))
         #: Where each server is defined, for errors.
         self.origins: Mapping[str, Origin] = {}
@@ -292,6 +302,7 @@ class Launcher:
             marker=self._marker,
             sets=config.network.sets if isinstance(config.network, Reach) else (),
             grants=Grants(config.install.scripts, config.install.rules),
+            check=_trusted if config.project_file is None else partial(self._trust.check, Path(config.project_file)),
             giving=giving,
         )
 

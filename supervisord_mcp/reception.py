@@ -100,7 +100,7 @@ class Reception:
         said = greeting.hello
         facts = self._facts(greeting, said.project)
         if not self._needs_project(facts):
-            self._supervisor.plan(facts)
+            self._supervisor.plan(facts).check()
         token = secrets.token_urlsafe(24)
         session = self._session(greeting, facts, Journal.create(self._directory, token), token)
         self._place(session, None, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -182,6 +183,8 @@ def test_users(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert first(root=False) == "your own (1234); without any capability"
     assert first(root=True).startswith("one of its own from daemon.uids, never root")
+    mounted: Any = 'command = "no-such-program"\nmounts = [{ path = "/usr/share" }]'
+    assert lines(world.explain(mounted), "user")[1].startswith("files of root or of somebody else")
 
 
 def test_landlock_holds_less_back_and_says_so(world: World) -> None:

@@ -92,6 +92,8 @@ def _print_daemon(daemon: DaemonStatus) -> None:
     screen.print(printable(", ".join(parts)), soft_wrap=True)
     for problem in daemon.problems:
         screen.print(printable(f"problem: {problem}"), style="yellow", soft_wrap=True)
+    for remark in daemon.hosts:
+        screen.print(printable(f"hosts: {remark}"), style="yellow", soft_wrap=True)
     if daemon.logging != "ok":
         screen.print(printable(f"logging: {daemon.logging}"), style="yellow", soft_wrap=True)
 

@@ -49,7 +49,8 @@ NETWORKS = ("none", "loopback", "internet", "host")
 #: Tags of the two ways to write one; in no path of a key that a person wrote.
 WORD, TABLE = "=word", "=table"
 
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+#: What a variable may be called that a configuration refers to.
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PACKAGE_NAME = re.compile(r"(@[A-Za-z0-9_~][A-Za-z0-9._~-]*/)?[A-Za-z0-9_~][A-Za-z0-9._~-]*", re.ASCII)
 #: The runtime marks every process of a tree with this variable to find it again, so nobody else may set it.
 _RESERVED = "SMCP_INSTANCE"
@@ -95,6 +96,13 @@ def check_path(text: str) -> str:
     return check_text(text)
 
 
+def check_project_file(text: str) -> str:
+    """Return the text. Raise `ValueError` unless it is the absolute path of a file."""
+    if not text.startswith("/") or text.endswith("/") or "\0" in text:
+        raise ValueError("must be the absolute path of a file")
+    return text
+
+
 def check_search_directory(text: str) -> str:
     """Return the text. Raise `ValueError` unless it stays the same directory for every session."""
     if PROJECT in names(check_path(text)):
@@ -131,7 +139,7 @@ def check_call(name: str) -> str:
 
 def check_variable_name(name: str) -> str:
     """Return the name. Raise `ValueError` if no environment variable may have it here."""
-    if not _VARIABLE_NAME.fullmatch(name):
+    if not VARIABLE_NAME.fullmatch(name):
         raise ValueError("not a name of an environment variable")
     return _unreserved(name)
 
@@ -265,6 +273,7 @@ Uids = Annotated[
 ]
 Text = Annotated[str, AfterValidator(check_text)]
 PathText = Annotated[str, AfterValidator(check_path), Kind("path")]
+ProjectFile = Annotated[str, AfterValidator(check_project_file)]
 SearchDirectory = Annotated[str, AfterValidator(check_search_directory)]
 ServerName = Annotated[
     str, AfterValidator(check_server_name), Field(json_schema_extra={"pattern": f"^{SERVER_NAME.pattern}$"})
@@ -275,7 +284,7 @@ ProfileName = Annotated[
 Call = Annotated[str, AfterValidator(check_call), Field(json_schema_extra={"pattern": f"^{_CALL.pattern}$"})]
 PackageName = Annotated[str, AfterValidator(check_package)]
 VariableName = Annotated[
-    str, AfterValidator(check_variable_name), Field(json_schema_extra={"pattern": f"^{_VARIABLE_NAME.pattern}$"})
+    str, AfterValidator(check_variable_name), Field(json_schema_extra={"pattern": f"^{VARIABLE_NAME.pattern}$"})
 ]
 EnvironmentName = Annotated[str, AfterValidator(check_environment_name)]
 Command = Annotated[

@@ -40,6 +40,7 @@ from supervisord_mcp.config.fields import (
     PackageName,
     PathText,
     ProfileName,
+    ProjectFile,
     SearchDirectory,
     ServerName,
     Size,
@@ -302,6 +303,12 @@ class ServerConfig(Table):
         description="Who shares one instance: everybody (`global`), the sessions of one project (`project`), nobody"
         " (`session`). `auto` is `project` if the entry uses ${project} or a relative path, else `global`.",
     )
+    project_file: Annotated[ProjectFile | None, Kind("path")] = Field(
+        default=None,
+        description="The file of a project, such as .mcp.json, that the entry was taken from. The server is one of its"
+        " project, and is started only while that file is as it was when you trusted it (see `smcp trust`).",
+        examples=["/home/anna/site/.mcp.json"],
+    )
     callbacks: Callbacks = Field(
         default="off",
         description="Whether the server may ask back (sampling, elicitation, roots) where hosts share it. `off`: it is"
@@ -398,7 +405,7 @@ class ServerConfig(Table):
     def uses_project(self) -> bool:
         """Whether the entry, as it is written, depends on the project of a session."""
         paths = [mount.path for mount in self.mounts] + ([] if self.cwd is None else [self.cwd])
-        return uses_project(self.argv, self.env.values(), paths)
+        return self.project_file is not None or uses_project(self.argv, self.env.values(), paths)
 
     @field_validator("command")
     @classmethod
@@ -476,6 +483,10 @@ class DaemonConfig(Table):
     )
     log_level: LogLevel = Field(default="info", description="The least important messages that the daemon logs.")
     reload: StrictBool = Field(default=True, description="Load the configuration again when one of its files changes.")
+    watch_hosts: StrictBool = Field(
+        default=False,
+        description="Watch adopted files of hosts: `smcp status` and `events` name what `smcp adopt` could take over.",
+    )
 
 
 class Config(Table):

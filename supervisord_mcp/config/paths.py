@@ -73,6 +73,16 @@ class Paths:
         return self.state_dir / "stopped.json"
 
     @property
+    def trust_file(self) -> Path:
+        """Which project files are trusted."""
+        return self.state_dir / "trusted.json"
+
+    @property
+    def adoption_dir(self) -> Path:
+        """What is kept of the files of hosts that were adopted."""
+        return self.state_dir / "hosts"
+
+    @property
     def vault_file(self) -> Path:
         """The secrets of the person, encrypted."""
         return self.state_dir / "vault.json"

@@ -176,7 +176,10 @@ _NAMES: Final[Mapping[type[Operation], str]] = {operation: name for name, operat
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon itself. ``problems`` are faults of the configuration on disk, ``logging`` is "ok" or what is wrong."""
+    """The daemon itself. ``problems`` are faults of the configuration on disk, ``logging`` is "ok" or what is wrong.
+
+    ``hosts`` is what changed in files of hosts since they were adopted, where they are watched.
+    """
 
     pid: int
     version: str
@@ -186,6 +189,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     logging: str = "ok"
     sessions: int = 0
+    hosts: tuple[str, ...] = ()
 
 
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):

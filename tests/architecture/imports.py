@@ -13,11 +13,12 @@ from tests.architecture.source import PACKAGE, Import, Module, Project, Violatio
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
-    frozenset({"config", "hosts", "runtimes", "systemd", "pipes", "hangup", "endpoint", "facts"}),
+    frozenset({"config", "runtimes", "systemd", "pipes", "hangup", "endpoint", "facts"}),
     frozenset({"credentials"}),
     frozenset(
         {
             "packages",
+            "hosts",
             "catalogues",
             "verdicts",
             "stopped",
@@ -30,14 +31,14 @@ LAYERS: tuple[frozenset[str], ...] = (
             "probes",
         }
     ),
-    frozenset({"doctor", "launch", "session", "conduit", "remarks"}),
+    frozenset({"doctor", "launch", "session", "conduit", "remarks", "adoption"}),
     frozenset({"blueprint", "explanation", "congestion", "echoes"}),
     frozenset({"server"}),
     frozenset({"reports"}),
     frozenset({"housing"}),
     frozenset({"supervisor"}),
     frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation"}),
-    frozenset({"control", "reception"}),
+    frozenset({"control", "reception", "hostwatch"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),
@@ -53,6 +54,7 @@ HOMES = {
     "pydantic_core": {"config"},
     "tomli_w": {"config", "hosts"},
     "tomlkit": {"config", "hosts"},
+    "ruamel": {"hosts"},
     "psutil": {"metrics"},
     "watchdog": {"reloader"},
     "docker": {"runtimes.container"},

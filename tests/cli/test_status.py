@@ -107,11 +107,14 @@ def test_status_json_of_one_server(smcp: Smcp, daemon: FakeDaemon) -> None:
 
 
 def test_status_shows_problems(smcp: Smcp, daemon: FakeDaemon) -> None:
-    sick = DaemonStatus(pid=1, version="1", uptime=1, socket="/s", problems=("/c:1: bad",), logging="degraded: full")
+    sick = DaemonStatus(
+        pid=1, version="1", uptime=1, socket="/s", problems=("/c:1: bad",), logging="degraded: full", hosts=("x",)
+    )
     daemon.answers[control.Status] = StatusResult(daemon=sick)
     ran = smcp("status")
     assert clean_lines(ran.out)[1:] == [
         "problem: /c:1: bad",
+        "hosts: x",
         "logging: degraded: full",
         "no servers are configured; add one with: smcp add NAME -- COMMAND",
     ]

@@ -49,7 +49,7 @@ def test_the_sample_loads_with_every_setting_and_they_are_the_defaults(tmp_path:
     text = SETTING.sub("", sample())
     config = load(write(paths_in(tmp_path), text)).config
     entry, default = config.servers["time"], ServerConfig(command=("uvx", "mcp-server-time"))
-    examples = {"args", "confirm", "credentials", "cwd", "env", "exposed", "inherit", "mounts"}
+    examples = {"args", "confirm", "credentials", "cwd", "env", "exposed", "inherit", "mounts", "project_file"}
     assert set(tomllib.loads(text)["servers"]["time"]) == set(ServerConfig.model_fields)
     for key in set(ServerConfig.model_fields) - examples:
         assert getattr(entry, key) == getattr(default, key)
