@@ -21,6 +21,7 @@ EXPECTED = {
     "launch": 6,
     "isolation": 7,
     "framing": 1,
+    "host-file": 1,
 }
 
 
