@@ -62,6 +62,7 @@ async def started(**environ: str) -> AsyncIterator[Daemon]:
         d.write_config(tomli_w.dumps({"servers": {"s": stranger(limits=LIMITS), "neighbour": stranger()}}))
         await asyncio.to_thread(smcp, d, "up", patient=True)
         yield d
+        await asyncio.to_thread(smcp, d, "down")  # which waits for as long as it takes here
 
 
 def test_the_tests_may_make_no_groups_themselves() -> None:
