@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
+
+from supervisord_mcp.credentials.masking import masker
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +51,8 @@ class Observers:
         return remove
 
     def publish(self, event: Event) -> None:
-        """Tell everybody."""
+        """Tell everybody; no value that the masker knows is in what they are told."""
+        event = replace(event, data=masker.mask_data(event.data))
         self.recent.append(event)
         for observer in list(self._observers):
             try:

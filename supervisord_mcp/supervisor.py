@@ -150,7 +150,12 @@ class Supervisor:
             self.retire(instance)
 
     def house(self, launch: Launch, facts: Facts, session: SessionKey) -> ManagedServer:
-        """Return the instance for a session, made now if there is none yet."""
+        """Return the instance for a session, made now if there is none yet.
+
+        Raise `NotTrustedError` where its entry is from a project file that is not trusted as it is now; an instance
+        that others use goes on.
+        """
+        launch.check()
         key = instance_key(facts.server, launch.digest, launch.scope, project=facts.project, session=str(session))
         housing = self._housed.get(key) or self._bridged(key, launch)
         if housing is None:
@@ -243,6 +248,8 @@ class Supervisor:
             terms=terms,
             judged=lambda verdict: self._around.verdicts.save(launch.fingerprint, verdict),
             generation=self._generations.get(key, 0),
+            warn_on_echo=config.warn_on_echo,
+            credentials=launch.giving.grants,
         )
 
     def bounds(self, config: ServerConfig) -> Bounds:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.observer import KEPT, Event, Observers
 
 
@@ -120,3 +121,11 @@ def test_an_event_knows_when_it_was() -> None:
     event = Event("a", "server", {"pid": 3})
     assert before <= event.at <= datetime.now(UTC)
     assert event.data == {"pid": 3}
+
+
+def test_no_event_has_a_secret() -> None:
+    masker.learn("s3cret-value", "vault:mine")
+    observers, told = Observers(), list[Event]()
+    observers.add(told.append)
+    observers.publish(Event("state", "s", {"cause": "it said s3cret-value", "count": 2}))
+    assert told[0].data == observers.recent[0].data == {"cause": "it said ***", "count": 2}

@@ -30,14 +30,17 @@ from supervisord_mcp.config.fields import (
     Command,
     CountBound,
     CpuBound,
+    Credentials,
     Duration,
     Environment,
+    Exposed,
     Frozen,
     Kind,
     Limit,
     PackageName,
     PathText,
     ProfileName,
+    ProjectFile,
     SearchDirectory,
     ServerName,
     Size,
@@ -57,6 +60,7 @@ from supervisord_mcp.egress.registries import SETS
 from supervisord_mcp.egress.rules import Rule, parse_rules
 from supervisord_mcp.policy.sharing import Scope as SharedBy
 from supervisord_mcp.policy.sharing import effective_scope, scope_problem, uses_project
+from supervisord_mcp.policy.tokens import KINDS
 
 Scope = Literal["auto", "global", "project", "session"]
 Era = Literal["auto", "legacy", "modern"]
@@ -66,6 +70,7 @@ Restart = Literal["always", "on-failure", "never"]
 RuntimeName = Literal["bwrap", "landlock", "bare"]
 Access = Literal["ro", "rw"]
 Family = Literal["inet", "inet6", "netlink-route"]
+Deliver = Literal["env", "file"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -259,6 +264,29 @@ class ServerConfig(Table):
         description="Variables taken from the host's environment, else from the daemon's; unset ones are left out.",
         examples=[["HTTPS_PROXY"]],
     )
+    exposed: Exposed = Field(
+        default=(),
+        description="What may stand in the command although every user of the machine can read it there: kinds of"
+        f" secrets ({', '.join(f'`{kind}`' for kind in KINDS)}), or a secret by its source and name.",
+        examples=[["url-password"]],
+    )
+    warn_on_echo: StrictBool = Field(
+        default=False,
+        description="Whether it is reported, in `smcp logs` and `smcp events`, when the server sends a host a secret"
+        " that smcp knows. Messages themselves are never altered.",
+    )
+    credentials: Credentials = Field(
+        default=FrozenTable(),
+        description="Secrets of the server, each as the variable that gets it and where it is: `vault:NAME` (see `smcp"
+        " secret`), `keyring:NAME` or `keyring:SERVICE/USER`, `file:PATH`, `env:NAME` (of the daemon), `command:WORDS`"
+        " (what a program prints), `systemd:NAME`. They are read at each start of the server.",
+        examples=[{"GITHUB_TOKEN": "vault:github"}],
+    )
+    deliver: Deliver = Field(
+        default="env",
+        description="How the server gets its credentials. `env`: in variables. `file`: each in a file that only the"
+        " server can read, on a tmpfs, gone when it ends; the variable holds its path.",
+    )
     profile: ProfileName = Field(
         default="default",
         description="Named rules of isolation (see `smcp profile list`). What the entry itself says comes"
@@ -274,6 +302,12 @@ class ServerConfig(Table):
         default="auto",
         description="Who shares one instance: everybody (`global`), the sessions of one project (`project`), nobody"
         " (`session`). `auto` is `project` if the entry uses ${project} or a relative path, else `global`.",
+    )
+    project_file: Annotated[ProjectFile | None, Kind("path")] = Field(
+        default=None,
+        description="The file of a project, such as .mcp.json, that the entry was taken from. The server is one of its"
+        " project, and is started only while that file is as it was when you trusted it (see `smcp trust`).",
+        examples=["/home/anna/site/.mcp.json"],
     )
     callbacks: Callbacks = Field(
         default="off",
@@ -371,7 +405,7 @@ class ServerConfig(Table):
     def uses_project(self) -> bool:
         """Whether the entry, as it is written, depends on the project of a session."""
         paths = [mount.path for mount in self.mounts] + ([] if self.cwd is None else [self.cwd])
-        return uses_project(self.argv, self.env.values(), paths)
+        return self.project_file is not None or uses_project(self.argv, self.env.values(), paths)
 
     @field_validator("command")
     @classmethod
@@ -402,6 +436,12 @@ class ServerConfig(Table):
             raise ValueError(
                 'network reaches nothing without sockets; allow them: seccomp = { families = ["inet", "inet6"] }'
             )
+        return self
+
+    @model_validator(mode="after")
+    def _given_once(self) -> Self:
+        if twice := sorted(set(self.credentials) & (set(self.env) | set(self.inherit))):
+            raise ValueError(f"credentials: {twice[0]} is in `env` or `inherit` as well; name it in one place only")
         return self
 
     @model_validator(mode="after")
@@ -443,6 +483,10 @@ class DaemonConfig(Table):
     )
     log_level: LogLevel = Field(default="info", description="The least important messages that the daemon logs.")
     reload: StrictBool = Field(default=True, description="Load the configuration again when one of its files changes.")
+    watch_hosts: StrictBool = Field(
+        default=False,
+        description="Watch adopted files of hosts: `smcp status` and `events` name what `smcp adopt` could take over.",
+    )
 
 
 class Config(Table):

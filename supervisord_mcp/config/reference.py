@@ -30,6 +30,7 @@ from supervisord_mcp.config.models import (
 )
 from supervisord_mcp.config.profile import Profile
 from supervisord_mcp.config.variables import Reference, parse
+from supervisord_mcp.policy.tokens import conceal
 
 #: What is shown instead of a value that could be a secret.
 MASK = "***"
@@ -95,10 +96,15 @@ def reference() -> str:
 
 
 def show(config: Config) -> str:
-    """Return a configuration as TOML, defaults included; literal values of ``env`` could be secrets and are masked."""
+    """Return a configuration as TOML, defaults included.
+
+    Literal values of ``env`` could be secrets and are masked; so is what looks like one in a command.
+    """
     data = config.model_dump(mode="json")
     for name, server in data["servers"].items():
         server["env"] = {variable: mask(value) for variable, value in server["env"].items()}
+        for words in ("command", "args"):
+            server[words] = [conceal(word, MASK) for word in server[words]]
         # TOML has no word for nothing.
         data["servers"][name] = {key: value for key, value in server.items() if value is not None}
     return tomli_w.dumps(data)

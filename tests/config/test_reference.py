@@ -49,7 +49,7 @@ def test_the_sample_loads_with_every_setting_and_they_are_the_defaults(tmp_path:
     text = SETTING.sub("", sample())
     config = load(write(paths_in(tmp_path), text)).config
     entry, default = config.servers["time"], ServerConfig(command=("uvx", "mcp-server-time"))
-    examples = {"args", "confirm", "cwd", "env", "inherit", "mounts"}
+    examples = {"args", "confirm", "credentials", "cwd", "env", "exposed", "inherit", "mounts", "project_file"}
     assert set(tomllib.loads(text)["servers"]["time"]) == set(ServerConfig.model_fields)
     for key in set(ServerConfig.model_fields) - examples:
         assert getattr(entry, key) == getattr(default, key)
@@ -106,11 +106,12 @@ def test_the_reference_is_a_table_for_every_table() -> None:
 
 def test_a_configuration_is_shown_without_secrets() -> None:
     entry = {"command": ["x"], "env": {"A": "s3cret", "B": "${B:-s3cret}", "C": "x${C}$$s3cret"}, "idle_timeout": "off"}
-    config = Config.model_validate({"servers": {"a": entry}})
+    config = Config.model_validate({"servers": {"a": {**entry, "credentials": {"T": "vault:github"}}}})
     text = show(config)
     assert "s3cret" not in text
     data = tomllib.loads(text)
     assert data["servers"]["a"]["env"] == {"A": "***", "B": "${B}", "C": "***${C}***"}
+    assert data["servers"]["a"]["credentials"] == {"T": "vault:github"}
     assert data["servers"]["a"]["idle_timeout"] == "off"
     assert Config.model_validate(data).servers["a"].budget == config.servers["a"].budget
 
