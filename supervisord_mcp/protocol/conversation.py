@@ -238,7 +238,9 @@ class Conversation:
             return self.bridge.send(attachment, message, identity)
         self.last_id += 1
         upstream = self.last_id
-        token, augmented = requests.rewrite(message, upstream, self.discovery.capabilities)
+        # To a host of an older revision tasks were not offered: for it the member means nothing (pitfall 65).
+        offered = self.discovery.capabilities if attachment.version >= mcp.NEWEST_LEGACY else {}
+        token, augmented = requests.rewrite(message, upstream, offered)
         pending = Pending(attachment.key, identity, message.method, token, augmented, task)
         if reply is not None:
             pending.reply = reply
@@ -333,6 +335,7 @@ class Conversation:
     def compare_offers(self) -> list[Command]:
         """A child is ready: end the sessions of hosts that were told of more than it offers (6.8 step 4)."""
         commands: list[Command] = []
+        learnt = False
         for attachment in [attachment for attachment in self.sessions.values() if attachment.answered]:
             offered = mcp.server_capabilities(self.discovery.capabilities, attachment.version)
             if attachment.told is None:
@@ -341,6 +344,9 @@ class Conversation:
             elif missing := promises.lacking(attachment.told, offered):
                 text = f"server '{self.server}' does not offer {', '.join(missing)} any more, as this host was told"
                 commands += self.part(attachment.key, f"{text}; reconnect it, so that the host learns what it offers")
+                # The child may end with its last host, before it was asked for its lists.
+                commands[:0] = [] if learnt else [self.discovery.says()]
+                learnt = True
         return commands
 
     def announce(self, kind: str, asked: bool | None = None) -> list[Command]:
