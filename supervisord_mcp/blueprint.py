@@ -14,6 +14,7 @@ from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.errors import LaunchError, SmcpError
 from supervisord_mcp.observer import Observers
+from supervisord_mcp.policy.breach import Policy as Breach
 from supervisord_mcp.policy.lifecycle import Policy
 from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.policy.sharing import InstanceKey
@@ -47,7 +48,7 @@ class Blueprint:
     """What an instance is made of: its name, its rules, and how a child of it is started.
 
     ``generation`` is the last run under its name. ``terms`` says, for each child anew, what is known of its era;
-    ``judged`` takes what was found out.
+    ``judged`` takes what was found out. ``breach`` is what follows from a limit that is exceeded.
     """
 
     key: InstanceKey
@@ -58,6 +59,7 @@ class Blueprint:
     isolation: str
     spawn: Callable[[Spawning], Awaitable[Child]]
     generation: int = 0
+    breach: Breach = "restart"
     terms: Callable[[], Terms] = Terms
     judged: Callable[[Verdict], None] = _forget
 

@@ -52,6 +52,7 @@ from supervisord_mcp.protocol.control import (
     VersionResult,
 )
 from supervisord_mcp.protocol.framing import LineSplitter
+from supervisord_mcp.protocol.usage import UsageResult
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.supervisor import Supervisor
 
@@ -74,6 +75,7 @@ class Office:
     shut_down: Callable[[], None]
     stay: Callable[[], None]
     log_of: Callable[[str], ServerLog]
+    usage: Callable[[control.Usage], Awaitable[UsageResult]]
 
 
 class ControlServer:
@@ -201,8 +203,6 @@ class Connection:
                 await supervisor.stop(self._names(operation), self._whence(operation))
             case Restart():
                 await supervisor.restart(self._names(operation), self._whence(operation))
-            case Reload():
-                return await self._office.reload()
             case ListServers():
                 return ListResult(servers=supervisor.entries())
             case Tools():
@@ -215,14 +215,25 @@ class Connection:
                 await self._logs(request, operation)
             case Events():
                 await self._events(request, operation)
+            case control.Usage():
+                return await self._office.usage(operation)
+            case Reload() | Down() | Stay() | Version():
+                return await self._govern(operation)
+            case _:
+                assert_never(operation)
+        return None
+
+    async def _govern(self, operation: Reload | Down | Stay | Version) -> object:
+        """Do what is about the daemon itself."""
+        match operation:
+            case Reload():
+                return await self._office.reload()
             case Down():
                 self._office.shut_down()
             case Stay():
                 self._office.stay()
             case Version():
                 return VersionResult(version=__version__, pid=os.getpid())
-            case _:
-                assert_never(operation)
         return None
 
     def _names(self, operation: Named) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import anyio
 
 from supervisord_mcp import reasons
 from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
+from supervisord_mcp.breaches import Breaches
 from supervisord_mcp.conduit import Conduit, Fittings
 from supervisord_mcp.congestion import Congestion
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
@@ -33,7 +34,9 @@ from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.multiplexer import Multiplexer
 from supervisord_mcp.remarks import Remarks
 from supervisord_mcp.runtimes.base import Child, ExitStatus
+from supervisord_mcp.runtimes.limits import excess
 from supervisord_mcp.session import SessionLink
+from supervisord_mcp.traffic import Traffic
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +62,9 @@ class ManagedServer:
         self._conduit: Conduit | None = None
         self._changed = anyio.Event()
         self.remarks = Remarks(log)
+        self._breaches = Breaches(self.key, around.observers, log, blueprint.breach)
+        self._messages = around.observers.messages
+        self.traffic = Traffic(self.key.server, str(self.key), around.observers, self._mux.host)
         self._failure: SmcpError | None = None
         self._phase = self._ailment = self.last_error = ""
 
@@ -155,6 +161,7 @@ class ManagedServer:
         if session is None:
             return
         self._congestion.leave(session)
+        self.traffic.left(key)
         self._used = self._loop.time()
         self._apply(self._mux.detach(key))
         self._check_congestion()
@@ -162,6 +169,7 @@ class ManagedServer:
     def refit(self, blueprint: Blueprint) -> None:
         """Take new rules for what runs; the child, if there is one, stays unless it is of an era that is ruled out."""
         self.blueprint = blueprint
+        self._breaches.policy = blueprint.breach
         if self.era not in ("", blueprint.terms().pinned or self.era):
             self.restart()
         self._watch_idle()
@@ -184,6 +192,9 @@ class ManagedServer:
         for line in lines:
             if (session := self._sessions.get(key)) is None:
                 return
+            if self._messages.watched:
+                self.traffic.line(key, line, "from-host")
+            self.traffic.length = 0 if isinstance(line, Oversized) else len(line)
             try:
                 self._apply(self._mux.from_session(key, line))
             except Exception:  # noqa: BLE001 - a fault of ours with one message must leave nobody waiting for ever
@@ -208,9 +219,9 @@ class ManagedServer:
         """Stop the child and start a new one."""
         self._event(life.Restart())
 
-    def demand(self) -> None:
+    def demand(self, *, eager: bool = False) -> None:
         """A child is needed; what waits for it gets an error at once if none will come soon."""
-        self._event(life.Demand())
+        self._event(life.Demand(eager))
         if (reason := self._unavailable()) is not None:
             self._fail_held(reason)
 
@@ -242,25 +253,25 @@ class ManagedServer:
         self._stepping = True
         try:
             while self._queue:
-                before = self._life
-                now = self._loop.time()
-                self._life, commands = step(before, self._queue.popleft(), now, self.blueprint.policy, random.random())
+                before, event, now = self._life, self._queue.popleft(), self._loop.time()
+                self._life, commands = step(before, event, now, self.blueprint.policy, random.random())
                 for command in commands:
                     self._carry_out(command)
                 if self._life.shown != before.shown:
-                    self._announce(before.shown)
+                    self._announce(before.shown, event)
         finally:
             self._stepping = False
 
-    def _announce(self, before: str) -> None:
+    def _announce(self, before: str, event: life.Event) -> None:
         self._changed.set()
         self._changed = anyio.Event()
         if self._life.state is State.RUNNING:
             self._failure = None
             self._used = self._loop.time()
             self._watch_idle()
+        why = "eager" if event == life.Demand(eager=True) else type(event).__name__.lower()
         data: dict[str, Any] = {"instance": str(self.key), "generation": self._life.generation, "from": before}
-        data["to"] = self._life.shown
+        data |= {"to": self._life.shown, "why": why}
         if self._life.cause and self._life.shown in ("BACKOFF", "FATAL", "EXITED"):
             data["cause"] = self._life.cause
         self._around.observers.publish(Event("state", self.key.server, data))
@@ -356,13 +367,14 @@ class ManagedServer:
             self._apply(self._mux.child_lost("", blameless=True))
             return
         words = reasons.LastWords(conduit.tail, self.remarks.noise)
+        status, final = self._breaches.ended(status)
         ending = reasons.ended(self.key.server, self._life, status, conduit.trouble, words)
         reason, self._ailment = ending.reason, ""
         if ending.unasked:
             self.last_error = ending.cause
             self._failure = LaunchError(reason.text)
         self.remarks.end_run()
-        self._event(life.Exited(generation, bool(status and status.success), ending.cause))
+        self._event(life.Exited(generation, bool(status and status.success), ending.cause, final=final))
         self._apply(self._mux.child_lost(reason.text, reason.data, blameless=False))
         if ending.unasked:
             self._fail_held(reason)
@@ -370,7 +382,17 @@ class ManagedServer:
             self.demand()
         self._check_congestion()
 
+    def exceeded(self, limit: str, value: str, *, refused: bool) -> None:
+        """The child was found beyond a limit; where it was only refused more, that is only told."""
+        cause = excess(limit, value)
+        if refused or self._breaches.policy == "warn":
+            self._breaches.tell(limit, cause, "refused" if refused else "warned")
+        elif self._conduit is not None:
+            self._conduit.child.end(cause)
+
     def _from_child(self, line: bytes | Oversized) -> None:
+        if self._messages.watched:
+            self.traffic.line(0, line, "from-server")
         try:
             self._apply(self._mux.from_server(line))
         except Exception as error:  # noqa: BLE001 - as above: a fresh child is better than answers that never come
@@ -389,22 +411,29 @@ class ManagedServer:
                 case talk.ToSession():
                     if command.closes:
                         self._used = self._loop.time()
+                        self.traffic.answered(command)
                     if (session := self._sessions.get(command.session)) is not None:
                         session.send(command.data, command.weight, command.closes)
+                    if self._messages.watched:
+                        self.traffic.line(command.session, command.data, "to-host")
                 case talk.ToServer():
                     if self._conduit is not None:
                         self._conduit.write(command.data)
+                        if self._messages.watched:
+                            self.traffic.line(0, command.data, "to-server")
                 case talk.Opened():
                     if (session := self._sessions.get(command.session)) is not None:
                         session.opened(command.identity)
+                    self.traffic.opened(command)
                 case _:
                     self._apply_rare(command)
 
     def _apply_rare(self, command: talk.Command) -> None:
         match command:
-            case talk.Dropped(key, identity):
+            case talk.Dropped(key, identity, _):
                 if (session := self._sessions.get(key)) is not None:
                     session.dropped(identity)
+                self.traffic.dropped(command)
             case talk.Remember(key):
                 if (session := self._sessions.get(key)) is not None:
                     session.remember(self._mux.state(key))

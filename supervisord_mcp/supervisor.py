@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -61,6 +61,11 @@ class Supervisor:
     def instances(self) -> tuple[ManagedServer, ...]:
         """Every instance that sessions can find."""
         return tuple(housing.instance for housing in self._housed.values())
+
+    @property
+    def running(self) -> Iterator[ManagedServer]:
+        """Every instance that may have a child, those that are on their way out too."""
+        return itertools.chain(self.instances, self._leaving)
 
     @property
     def active(self) -> bool:
@@ -242,6 +247,7 @@ class Supervisor:
             terms=terms,
             judged=lambda verdict: self._around.verdicts.save(launch.fingerprint, verdict),
             generation=self._generations.get(key, 0),
+            breach=config.breach,
         )
 
     def bounds(self, config: ServerConfig) -> Bounds:
@@ -283,7 +289,7 @@ class Supervisor:
                 continue
             try:
                 # Not `start`: what a person stopped, or what gave up, is not started by a change of the configuration.
-                self._default(name).demand()
+                self._default(name).demand(eager=True)
             except SmcpError as error:
                 _log.error("server '%s' is not started: %s", name, error)
                 self._around.observers.publish(Event("not-started", name, {"cause": str(error)}))

@@ -68,7 +68,7 @@ def test_an_observer_that_fails_is_taken_out_and_logged(caplog: pytest.LogCaptur
     with caplog.at_level(logging.ERROR):
         observers.publish(Event("a"))
         observers.publish(Event("b"))
-    assert told == ["a", "b"]
+    assert told == ["a", "observer-dropped", "b"]
     assert [record.message for record in caplog.records] == ["an observer failed and is no longer told"]
 
 

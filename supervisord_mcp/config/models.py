@@ -62,6 +62,7 @@ Scope = Literal["auto", "global", "project", "session"]
 Era = Literal["auto", "legacy", "modern"]
 Start = Literal["on-demand", "eager"]
 Callbacks = Literal["off", "on", "serialized", "cookie", "exclusive"]
+Breach = Literal["restart", "stop", "warn"]
 Restart = Literal["always", "on-failure", "never"]
 RuntimeName = Literal["bwrap", "landlock", "bare"]
 Access = Literal["ro", "rw"]
@@ -180,7 +181,9 @@ class Limits(Table):
         default=128, description="Processes and threads; a Node server needs at least 12. No more can be started."
     )
     cpu: CpuBound = Field(
-        default=None, description="Processors, as a share of their time; only where control groups can be made."
+        default=None,
+        description="Processors, as a share of their time. A control group holds the server back; without one it is"
+        " ended when it used more over a minute.",
     )
     nofile: CountBound = Field(default=1024, description="Open files of each process.")
     fsize: SizeBound = Field(default=2 << 30, description="The largest file that may be written.")
@@ -340,6 +343,12 @@ class ServerConfig(Table):
         description="What the server may use at most.",
         examples=[{"memory": "512M", "pids": 64, "cpu": 1.0}],
     )
+    breach: Breach = Field(
+        default="restart",
+        description="What follows when a limit is exceeded. `restart`: the server is ended and started again as after a"
+        " crash. `stop`: it is ended and waits for `smcp start`. `warn`: `memory`, `pids` and `cpu` are only measured,"
+        " and `smcp events` and the log tell of it.",
+    )
     seccomp: SystemCalls = Field(
         default=SystemCalls(),
         description="What the server may ask of the kernel.",
@@ -445,10 +454,20 @@ class DaemonConfig(Table):
     reload: StrictBool = Field(default=True, description="Load the configuration again when one of its files changes.")
 
 
+class Metrics(Table):
+    """What is measured. Nothing of it costs anything while no server runs and nobody calls."""
+
+    usage: StrictBool = Field(
+        default=True, description="Whether it is measured what servers use, also while nobody looks."
+    )
+    calls: StrictBool = Field(default=True, description="Whether the calls of hosts are counted.")
+
+
 class Config(Table):
     """The whole configuration."""
 
     daemon: DaemonConfig = Field(default=DaemonConfig(), description="The daemon itself; only in config.toml.")
+    metrics: Metrics = Field(default=Metrics(), description="What is measured; only in config.toml.")
     servers: Annotated[Mapping[ServerName, ServerConfig], AfterValidator(freeze), Frozen] = Field(
         default=FrozenTable(), description="The servers by name; each name once in all files."
     )

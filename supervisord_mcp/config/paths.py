@@ -73,6 +73,11 @@ class Paths:
         return self.state_dir / "stopped.json"
 
     @property
+    def counts_file(self) -> Path:
+        """What was counted of servers and their calls."""
+        return self.state_dir / "counts.json"
+
+    @property
     def catalogue_dir(self) -> Path:
         """What servers offered when they last ran."""
         return self.state_dir / "catalogue"

@@ -22,6 +22,7 @@ from supervisord_mcp.config.models import (
     Install,
     Limits,
     Log,
+    Metrics,
     Mount,
     Reach,
     ServerConfig,
@@ -45,6 +46,7 @@ _SAMPLE_HEAD = (
 )
 _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("[daemon]", DaemonConfig),
+    ("[metrics]", Metrics),
     ("[servers.NAME]", ServerConfig),
     ("mounts of [servers.NAME], a list of tables", Mount),
     ("network of [servers.NAME], as a table", Reach),
@@ -62,6 +64,8 @@ def sample() -> str:
     """Return a configuration file with one working server that names every key with its default and its meaning."""
     lines = [*_comment(_SAMPLE_HEAD), "", *_comment(DaemonConfig.__doc__ or ""), "[daemon]"]
     lines += _sample_keys(DaemonConfig, DaemonConfig().model_dump(mode="json"))
+    lines += ["", *_comment(Metrics.__doc__ or ""), "[metrics]"]
+    lines += _sample_keys(Metrics, Metrics().model_dump(mode="json"))
     lines += ["", *_comment(f"{ServerConfig.__doc__} The table is named after the server."), f"[servers.{_EXAMPLE}]"]
     lines += _sample_keys(ServerConfig, _example().model_dump(mode="json"))
     return "\n".join(lines) + "\n"

@@ -30,7 +30,9 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A message needs the child."""
+    """A message needs the child, or (``eager``) it is to run without one."""
+
+    eager: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Exited(OfRun):
     cause: str
     #: Whether the end says nothing of the server: it was spoken to in a way that it does not know.
     blameless: bool = False
+    #: Whether only a person may start another one: it exceeded a limit for which that is the rule.
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

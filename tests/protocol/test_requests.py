@@ -125,7 +125,7 @@ def test_who_takes_tasks(capabilities: dict[str, Any], accepts: bool) -> None:
 @given(OBJECTS)
 def test_parameters_that_need_no_change_keep_their_bytes(text: str) -> None:
     message = of(text)
-    assert requests.rewrite(message, 12, {}) == (None, False)
+    assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert message.members["id"] == Raw(b"12")
     assert sent(message) == text
 
@@ -137,7 +137,7 @@ def test_a_token_is_replaced_and_the_rest_stays(arguments: str, meta: str, token
     text = f'"_meta":{{"progressToken":{token}{"," if inner else ""}{inner}}}'
     members.insert({"first": 0, "last": 3, "middle": 1}[place], text)
     message = of("{" + ",".join(members) + "}")
-    assert requests.rewrite(message, 12, {}) == (token.encode(), False)
+    assert requests.rewrite(message, 12, {})[:2] == (token.encode(), False)
     params = sent(message)
     assert json.loads(params)["_meta"] == {"progressToken": 12, **json.loads(meta)}
     assert f'"arguments":{arguments}' in params
@@ -150,7 +150,7 @@ def test_a_token_is_replaced_and_the_rest_stays(arguments: str, meta: str, token
 )
 def test_a_meta_without_token_stays_as_it_is(meta: str) -> None:
     message = of(f'{{"name":"x","_meta":{meta} }}')
-    assert requests.rewrite(message, 12, {}) == (None, False)
+    assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert sent(message) == f'{{"name":"x","_meta":{meta} }}'
 
 
@@ -164,26 +164,26 @@ def test_a_token_that_is_none_is_refused(token: str) -> None:
 def test_the_envelope_of_the_modern_era_is_left_out() -> None:
     envelope = {f"{MODERN}{key}": "x" for key in ("protocolVersion", "clientInfo", "clientCapabilities")}
     message = of(json.dumps({"_meta": {**envelope, "vendor": 1}, "name": "x"}))
-    assert requests.rewrite(message, 12, {}) == (None, False)
+    assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert json.loads(sent(message)) == {"_meta": {"vendor": 1}, "name": "x"}
     message = of(json.dumps({"_meta": {**envelope, "progressToken": "t"}}))
-    assert requests.rewrite(message, 12, {}) == (b'"t"', False)
+    assert requests.rewrite(message, 12, {})[:2] == (b'"t"', False)
     assert json.loads(sent(message)) == {"_meta": {"progressToken": 12}}
 
 
 def test_a_task_is_asked_for_only_where_there_are_tasks() -> None:
     text = '{"name":"x","n":1e400,"task":{"ttl":1},"_meta":{"progressToken":1}}'
     message = of(text)
-    assert requests.rewrite(message, 12, TASKS) == (b"1", True)
+    assert requests.rewrite(message, 12, TASKS)[:2] == (b"1", True)
     assert sent(message) == text.replace(":1}}", ":12}}")
     message = of(text)
-    assert requests.rewrite(message, 12, {}) == (b"1", False)
+    assert requests.rewrite(message, 12, {})[:2] == (b"1", False)
     assert sent(message) == '{"name":"x","n":1e400,"_meta":{"progressToken":12}}'
     message = of('{"task":1,"_meta":null}')
-    assert requests.rewrite(message, 12, {}) == (None, False)
+    assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert sent(message) == '{"_meta":null}'
     message = of(text, "prompts/get")
-    assert requests.rewrite(message, 12, {}) == (b"1", False)
+    assert requests.rewrite(message, 12, {})[:2] == (b"1", False)
     assert '"task":{"ttl":1}' in sent(message)
 
 
@@ -195,8 +195,8 @@ def test_parameters_that_are_no_object_are_refused(params: str) -> None:
 
 def test_a_request_without_parameters_gets_its_id() -> None:
     message = jsonrpc.parse(b'{"jsonrpc":"2.0","id":1,"method":"x"}')
-    assert requests.rewrite(message, 12, {}) == (None, False)
+    assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert jsonrpc.encode(message.members) == b'{"jsonrpc":"2.0","id":12,"method":"x"}\n'
     message = of("null")
-    assert requests.rewrite(message, 12, {}) == (None, False)
+    assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert sent(message) == "null"

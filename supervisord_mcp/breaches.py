@@ -1,0 +1,45 @@
+"""Tells of the limits that the children of one instance exceed: as events, in the log, and in how a child ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from supervisord_mcp.logs import Log
+from supervisord_mcp.observer import Event, Observers
+from supervisord_mcp.policy.breach import Policy
+from supervisord_mcp.policy.sharing import InstanceKey
+from supervisord_mcp.runtimes.base import ExitStatus
+from supervisord_mcp.runtimes.limits import breached
+
+#: What came of it: the child was ended, was refused what it wanted, or nothing but these words.
+Outcome = Literal["ended", "refused", "warned"]
+
+
+class Breaches:
+    """The breaches of one instance. ``policy`` is what its entry says of them."""
+
+    def __init__(self, key: InstanceKey, observers: Observers, log: Log, policy: Policy) -> None:
+        self.policy = policy
+        self._key = key
+        self._observers = observers
+        self._log = log
+
+    def tell(self, limit: str, cause: str, outcome: Outcome) -> None:
+        """Tell of a limit, by its name in the configuration, and of the cause in words."""
+        data = {"instance": str(self._key), "limit": limit, "cause": cause, "outcome": outcome, "policy": self.policy}
+        self._observers.publish(Event("limit", self._key.server, data))
+        self._log.write("smcp", f"{cause} exceeded: {outcome}")
+
+    def ended(self, status: ExitStatus | None) -> tuple[ExitStatus | None, bool]:
+        """Given how a child ended, tell of the limit that it exceeded, if it did.
+
+        Return the status as people are to read it, and whether only a person may start another child.
+        """
+        limit = "" if status is None or status.success else breached(status.cause)
+        if status is None or not limit:
+            return status, False
+        self.tell(limit, status.cause, "ended")
+        if self.policy != "stop":
+            return status, False
+        return replace(status, cause=f'{status.cause}; not started again, for breach is "stop"'), True
