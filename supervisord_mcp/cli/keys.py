@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import termios
@@ -22,7 +23,6 @@ _SEQUENCES: Final = {
     b"\x1bOD": "left",
     b"\x1b[H": "home",
     b"\x1b[F": "end",
-    b"\x1b": "escape",
     b"\r": "enter",
     b"\n": "enter",
     b"\x03": "q",
@@ -30,38 +30,50 @@ _SEQUENCES: Final = {
 }
 
 
+#: A sequence of a key that means nothing here.
+_UNKNOWN: Final = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]")
+
+
 class Keys:
     """The keyboard. Made by `keyboard`."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._rest = b""
 
     def wait(self, seconds: float) -> str | None:
         """Return the next key by its name or its character, "" for one without either; None if none came in time.
 
         Raise `EOFError` if the terminal is gone.
         """
-        try:
-            ready, _, _ = select.select([self._descriptor], [], [], max(seconds, 0.0))
-            if not ready:
+        if not self._rest:
+            try:
+                ready, _, _ = select.select([self._descriptor], [], [], max(seconds, 0.0))
+                data = os.read(self._descriptor, 256) if ready else None
+            except OSError as error:
+                raise EOFError("the terminal is gone") from error
+            if data is None:
                 return None
-            data = os.read(self._descriptor, 64)
-        except InterruptedError:
-            return None
-        except OSError as error:
-            raise EOFError("the terminal is gone") from error
-        if not data:
-            raise EOFError("the terminal is gone")
-        return key_of(data)
+            if not data:
+                raise EOFError("the terminal is gone")
+            self._rest = data
+        key, self._rest = first_key(self._rest)
+        return key
 
 
-def key_of(data: bytes) -> str:
-    """Given what a terminal sent at once, return the first key in it."""
+def first_key(data: bytes) -> tuple[str, bytes]:
+    """Given what a terminal sent at once, return the first key in it, and the rest."""
     for sequence, name in _SEQUENCES.items():
-        if data.startswith(sequence) and (sequence != b"\x1b" or data == b"\x1b"):
-            return name
+        if data.startswith(sequence):
+            return name, data[len(sequence) :]
+    if unknown := _UNKNOWN.match(data):
+        return "", data[unknown.end() :]
+    if data.startswith(b"\x1b"):
+        return "escape", data[1:]
     text = data.decode(errors="ignore")
-    return text[0] if text and text[0].isprintable() else ""
+    if not text:
+        return "", b""
+    return (text[0] if text[0].isprintable() else ""), text[1:].encode()
 
 
 @contextmanager

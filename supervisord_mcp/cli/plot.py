@@ -49,7 +49,7 @@ def draw(result: UsageResult, file: Path) -> None:
     above.set_ylabel("memory (PSS), MiB")
     below.set_ylabel("processors, % of one")
     for axes in (above, below):
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, max(axes.dataLim.y1 * 1.1, 0.1))
         axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)

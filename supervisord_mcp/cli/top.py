@@ -74,7 +74,10 @@ def _live(client: Client, view: View, result: UsageResult, interval: float) -> N
             width, height = screen.size
             live.update(Group(*view.lines(result, width, height)), refresh=True)
             # A short wait: what is done in the background has something to say, and the window may change its size.
-            key = keys.wait(min(due - time.monotonic(), 0.5))
+            try:
+                key = keys.wait(min(due - time.monotonic(), 0.5))
+            except EOFError:
+                return
             wish = None if key is None else view.press(key, result)
             if wish is not None and wish.verb == "quit":
                 return

@@ -156,7 +156,7 @@ class Sampler:
         now, old = sample.reading, before.reading if before is not None else Reading()
         return Point(
             at=self._wall(),
-            seconds=sample.at - before.at if before is not None else min(pace.BUSY, now.cpu),
+            seconds=sample.at - before.at if before is not None else max(pace.BUSY, now.cpu),
             cpu=max(now.cpu - old.cpu, 0.0),
             memory=now.memory,
             resident=now.resident,
