@@ -219,9 +219,9 @@ class ManagedServer:
         """Stop the child and start a new one."""
         self._event(life.Restart())
 
-    def demand(self, *, eager: bool = False) -> None:
+    def demand(self) -> None:
         """A child is needed; what waits for it gets an error at once if none will come soon."""
-        self._event(life.Demand(eager))
+        self._event(life.Demand())
         if (reason := self._unavailable()) is not None:
             self._fail_held(reason)
 
@@ -269,9 +269,8 @@ class ManagedServer:
             self._failure = None
             self._used = self._loop.time()
             self._watch_idle()
-        why = "eager" if event == life.Demand(eager=True) else type(event).__name__.lower()
         data: dict[str, Any] = {"instance": str(self.key), "generation": self._life.generation, "from": before}
-        data |= {"to": self._life.shown, "why": why}
+        data |= {"to": self._life.shown, "why": type(event).__name__.lower(), "sessions": len(self._sessions)}
         if self._life.cause and self._life.shown in ("BACKOFF", "FATAL", "EXITED"):
             data["cause"] = self._life.cause
         self._around.observers.publish(Event("state", self.key.server, data))

@@ -289,7 +289,7 @@ class Supervisor:
                 continue
             try:
                 # Not `start`: what a person stopped, or what gave up, is not started by a change of the configuration.
-                self._default(name).demand(eager=True)
+                self._default(name).demand()
             except SmcpError as error:
                 _log.error("server '%s' is not started: %s", name, error)
                 self._around.observers.publish(Event("not-started", name, {"cause": str(error)}))

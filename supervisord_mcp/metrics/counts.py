@@ -150,8 +150,9 @@ class Counts:
         instance, now = str(event.data["instance"]), event.at.timestamp()
         match event.data["to"]:
             case "STARTING":
-                why = event.data.get("why", "")
-                self._starting[instance] = (now, why == "demand")
+                # Without a session nobody waits: it is one that is to run anyway.
+                waited_for = event.data.get("why") == "demand" and bool(event.data.get("sessions"))
+                self._starting[instance] = (now, waited_for)
                 if event.data["from"] in ("BACKOFF", "EXITED"):
                     self.tally(event.server).restarts += 1
             case "RUNNING":

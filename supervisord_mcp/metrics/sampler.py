@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -38,6 +39,10 @@ class Target:
     exceeded: Callable[[str, bool], None] = lambda name, refused: None
 
 
+#: Reads the meters of targets; the last argument is whether it is to be thorough.
+Read: TypeAlias = Callable[[Sequence[Target], float, bool], Awaitable[list[Reading | None]]]
+
+
 @dataclass(slots=True)
 class Sample:
     """What was last seen of one instance. ``load`` is how many processors were busy since the look before."""
@@ -52,11 +57,34 @@ class Sample:
     refusing: bool = False
 
 
+def read_all(targets: Sequence[Target], now: float, thorough: bool) -> list[Reading | None]:
+    """Return what each target uses now; None where nothing is left of it, or where it cannot be read."""
+    readings: list[Reading | None] = []
+    for target in targets:
+        try:
+            readings.append(target.meter.read(now, thorough=thorough))
+        except Exception:  # noqa: BLE001 - one tree that cannot be read must not hide the others
+            _log.exception("server '%s' cannot be measured", target.server)
+            readings.append(None)
+    return readings
+
+
+async def read_apart(targets: Sequence[Target], now: float, thorough: bool) -> list[Reading | None]:
+    """Read in a worker thread: a process that is busy with its memory holds up whoever asks for it."""
+    return await anyio.to_thread.run_sync(read_all, targets, now, thorough)
+
+
 class Sampler:
     """What all servers use. Made in the event loop, as soon as `run` is started."""
 
-    def __init__(self, targets: Callable[[], Sequence[Target]], counts: Counts, wall: Callable[[], float]) -> None:
-        """``wall`` is the time since the epoch."""
+    def __init__(
+        self,
+        targets: Callable[[], Sequence[Target]],
+        counts: Counts,
+        wall: Callable[[], float],
+        read: Read = read_apart,
+    ) -> None:
+        """``wall`` is the time since the epoch, ``read`` reads the meters of targets."""
         self.samples: dict[str, Sample] = {}
         self.histories: dict[str, History] = {}
         #: Whether it looks by itself; limits that depend on it are looked after all the same.
@@ -64,6 +92,7 @@ class Sampler:
         self._targets = targets
         self._counts = counts
         self._wall = wall
+        self._read = read
         self._loop = asyncio.get_running_loop()
         self._looking = anyio.Lock()
         self._woken = anyio.Event()
@@ -112,7 +141,7 @@ class Sampler:
             if thorough and self._loop.time() - self._looked < pace.FRESH:
                 return  # another one looked while this one waited
             now = self._loop.time()
-            readings = await anyio.to_thread.run_sync(_read_all, targets, now, thorough)
+            readings = await self._read(targets, now, thorough)
             self._looked = now
             self._take(list(zip(targets, readings, strict=True)), now)
 
@@ -209,14 +238,3 @@ def _together(one: Point, other: Point) -> Point:
         received=whole.received,
         starts=whole.starts,
     )
-
-
-def _read_all(targets: Sequence[Target], now: float, thorough: bool) -> list[Reading | None]:
-    readings: list[Reading | None] = []
-    for target in targets:
-        try:
-            readings.append(target.meter.read(now, thorough=thorough))
-        except Exception:  # noqa: BLE001 - one tree that cannot be read must not hide the others
-            _log.exception("server '%s' cannot be measured", target.server)
-            readings.append(None)
-    return readings

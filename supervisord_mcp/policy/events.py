@@ -30,9 +30,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A message needs the child, or (``eager``) it is to run without one."""
-
-    eager: bool = False
+    """A message needs the child."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class ToSession(msgspec.Struct, frozen=True, gc=False):
 class Opened(msgspec.Struct, frozen=True, gc=False):
     """A request of a host waits for an answer from now on; written down so that it survives the daemon (D11).
 
-    ``method`` is what it asks for, empty where it waits for no single answer (a listen). ``tool`` is the JSON text of
+    ``method`` is what it asks for, empty where that is no call: a greeting, or a listen. ``tool`` is the JSON text of
     the name of the tool that it calls.
     """
 

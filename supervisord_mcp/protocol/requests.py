@@ -30,8 +30,8 @@ class _Params(msgspec.Struct):
     meta: Raw | UnsetType = msgspec.field(name="_meta", default=UNSET)
 
 
-#: The one request that is not answered but goes on.
-LISTEN = "subscriptions/listen"
+#: Requests that no person or model made: the greeting, and the one that is not answered but goes on.
+_NO_CALLS = frozenset({"initialize", "server/discover", "subscriptions/listen"})
 #: How hosts say that they waited for too long.
 _OVERDUE = re.compile("tim(ed?|e[ -]?d)?[ -]?out|deadline", re.IGNORECASE)
 _FIRST = b'{"_meta":'
@@ -123,7 +123,7 @@ def token(params: Members) -> bytes | None:
 
 def opened(session: SessionKey, message: Message, identity: bytes) -> Opened:
     """Given a request of a host, return the command that says that it waits for an answer from now on."""
-    if message.method == LISTEN:
+    if message.method in _NO_CALLS:
         return Opened(session, identity)
     assert message.method is not None
     if message.method != "tools/call":

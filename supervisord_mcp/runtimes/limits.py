@@ -15,7 +15,7 @@ from typing import Literal
 
 from supervisord_mcp.errors import IsolationError
 
-Means = Literal["cgroup v2", "cgroup v1", "rlimit", "tmpfs", "memory limit", "watcher", "nothing"]
+Means = Literal["cgroup v2", "cgroup v1", "rlimit", "tmpfs", "memory limit", "watcher"]
 #: The controllers that limits are made of; a machine may have some of them only.
 CONTROLLERS = ("memory", "pids", "cpu")
 
@@ -88,7 +88,7 @@ class Enforcement:
         return f"{self.limit} {self.value}"
 
     def __str__(self) -> str:
-        return f"{self.name} not enforced" if self.means == "nothing" else f"{self.name} by {self.means}"
+        return f"{self.name} by {self.means}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,8 +118,8 @@ def test_what_is_not_configured_is_forgotten(counts: Counts) -> None:
     assert counts.tallies["s"].cells[0].calls == 1
 
 
-def state(before: str, after: str, at: float, why: str = "start") -> Event:
-    data = {"instance": "s/1", "from": before, "to": after, "why": why}
+def state(before: str, after: str, at: float, why: str = "start", sessions: int = 1) -> Event:
+    data = {"instance": "s/1", "from": before, "to": after, "why": why, "sessions": sessions}
     return Event("state", "s", data, datetime.fromtimestamp(at, UTC))
 
 
@@ -130,15 +130,17 @@ def test_starts_and_what_they_cost(counts: Counts) -> None:
         state("RUNNING", "BACKOFF", 20.0, "exited"),
         state("BACKOFF", "STARTING", 21.0, "timerfired"),
         state("STARTING", "RUNNING", 22.0),
-        state("STOPPED", "STARTING", 30.0, "eager"),
+        state("STOPPED", "STARTING", 25.0, "demand", 0),
+        state("STARTING", "RUNNING", 25.5),
+        state("STOPPED", "STARTING", 30.0, "start"),
         state("STARTING", "STOPPING", 30.5),
         state("STOPPING", "STOPPED", 31.0),
         Event("session-opened", "s"),
     ):
         counts.event(event)
     tally = counts.tallies["s"]
-    assert (tally.starts, tally.on_demand, tally.restarts) == (2, 1, 1)
-    assert (tally.waited, tally.waited_last) == (1.5, 1.0)
+    assert (tally.starts, tally.on_demand, tally.restarts) == (3, 1, 1)
+    assert (tally.waited, tally.waited_last) == (2.0, 0.5)
 
 
 def test_limits_that_are_exceeded(counts: Counts) -> None:

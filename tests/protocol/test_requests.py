@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, requests
+from supervisord_mcp.protocol.commands import Opened
 from supervisord_mcp.protocol.jsonrpc import Message
 from supervisord_mcp.protocol.requests import Opening
 from tests.protocol.texts import OBJECTS
@@ -200,3 +201,42 @@ def test_a_request_without_parameters_gets_its_id() -> None:
     message = of("null")
     assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert sent(message) == "null"
+
+
+@pytest.mark.parametrize(
+    ("reason", "overdue"),
+    [
+        ("McpError: MCP error -32001: Request timed out", True),
+        ("Timeout after 60 s", True),
+        ("time-out", True),
+        ("deadline exceeded", True),
+        ("the person pressed Esc", False),
+        ("", False),
+    ],
+)
+def test_a_host_may_say_that_it_waited_for_too_long(reason: str, overdue: bool) -> None:
+    params = jsonrpc.members_of(jsonrpc.text_of({"requestId": 1, "reason": reason}))
+    assert requests.overdue(params) is overdue
+    assert not requests.overdue({})
+
+
+@pytest.mark.parametrize(
+    ("line", "method", "tool"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}', "tools/call", b'"echo"'),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}', "tools/call", b""),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}', "tools/call", b""),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}', "tools/call", b""),
+        (b'{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}', "prompts/get", b""),
+        (b'{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{}}', "", b""),
+        (b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}', "", b""),
+    ],
+)
+def test_what_waits_is_told_with_its_tool(line: bytes, method: str, tool: bytes) -> None:
+    assert requests.opened(3, jsonrpc.parse(line), b"1") == Opened(3, b"1", method, tool)
+
+
+def test_the_tool_of_a_call_is_read_on_the_way() -> None:
+    assert requests.rewrite(of('{"name":"echo","arguments":{}}'), 12, {}) == (None, False, b'"echo"')
+    assert requests.rewrite(of('{"name":"echo","task":{}}'), 12, TASKS) == (None, True, b'"echo"')
+    assert requests.rewrite(of('{"name":"echo","task":{}}'), 12, {}) == (None, False, b'"echo"')
