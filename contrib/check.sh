@@ -6,7 +6,7 @@ set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/setup.sh"
 
 ensure_home
-ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential
+ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential tmux=tmux
 require git "tests run a server that reads a repository"
 install_project dev
 cd "$root"

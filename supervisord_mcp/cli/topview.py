@@ -133,7 +133,7 @@ class View:
                 first, last = len(body), len(body) + len(rows)
             body += rows
         if not servers:
-            body.append(Text("no servers are configured; add one with: smcp add NAME -- COMMAND"))
+            body.append(Text(_cut("no servers are configured; add one with: smcp add NAME -- COMMAND", width)))
         room = height - 4
         # What is selected stays on the screen, its processes as far as there is room.
         start = max(min(first, last - room if last - first <= room else first), 0) if last > room else 0
