@@ -36,7 +36,7 @@ from supervisord_mcp.remarks import Remarks
 from supervisord_mcp.runtimes.base import Child, ExitStatus
 from supervisord_mcp.runtimes.limits import excess
 from supervisord_mcp.session import SessionLink
-from supervisord_mcp.traffic import Traffic
+from supervisord_mcp.traffic import Around, Traffic
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class ManagedServer:
         self.remarks = Remarks(log)
         self._breaches = Breaches(self.key, around.observers, log, blueprint.breach)
         self._messages = around.observers.messages
-        self.traffic = Traffic(self.key.server, str(self.key), around.observers, self._mux.host)
+        self.traffic = Traffic(blueprint.key, around.observers, Around(self._mux.host, self._loop.call_later))
         self._failure: SmcpError | None = None
         self._phase = self._ailment = self.last_error = ""
 

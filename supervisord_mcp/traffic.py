@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from supervisord_mcp.observer import Call, Direction, Message, Observers, Outcome
+from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.commands import Dropped, Opened, SessionKey, ToSession
 from supervisord_mcp.protocol.framing import Oversized
 
@@ -17,6 +19,11 @@ _WHOLE = 1 << 16
 _END = 1 << 10
 #: How much of the name of a host is kept, in characters.
 _LONGEST_NAME = 64
+#: An answer up to this length waits to be looked into until its call is told of; calls are told of after so many
+#: seconds, or when so many of them are over.
+_KEPT = 1 << 12
+_SOON = 0.1
+_BATCH = 256
 #: What a host is called that does not say.
 NAMELESS = "(unnamed)"
 
@@ -30,22 +37,36 @@ class _Answer(msgspec.Struct, gc=False):
     result: _Result | UnsetType = UNSET
 
 
+_FINE = b'"isError":false}}\n'
 _monotonic = time.monotonic
 _answers = msgspec.json.Decoder(_Answer)
 
 
-class Traffic:
-    """What goes over one instance. `opened` and `answered` come with every call, so they do nothing for nobody."""
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What traffic needs to know: how the host of a session names itself, and how something is done later."""
 
-    def __init__(self, server: str, instance: str, observers: Observers, host: Callable[[SessionKey], str]) -> None:
-        """``host`` returns how the host of a session names itself, or the empty text."""
-        self._server = server
-        self._instance = instance
+    host: Callable[[SessionKey], str]
+    later: Callable[[float, Callable[[], None]], object]
+
+
+class Traffic:
+    """What goes over one instance. `opened` and `answered` come with every call, so they only note what is to be told.
+
+    Calls that are over are told together, a moment later: nobody waits for it, and told one after the other they cost
+    half as much.
+    """
+
+    def __init__(self, key: InstanceKey, observers: Observers, around: Around) -> None:
+        self._server = key.server
+        self._instance = str(key)
         self._calls = observers.calls
         self._messages = observers.messages
-        self._host = host
-        # What is open: method and tool, when it began, how long it was.
-        self._open: dict[tuple[SessionKey, bytes], tuple[str, bytes, float, int]] = {}
+        self._around = around
+        # What is open: the request, when it came, how long it was.
+        self._open: dict[tuple[SessionKey, bytes], tuple[Opened, float, int]] = {}
+        # What is over and not told yet: the same, when it was over, and the answer with its length, or how it ended.
+        self._news: list[tuple[Opened, float, int, float, int, bytes | Outcome]] = []
         self._hosts: dict[SessionKey, str] = {}
         #: The length of the line of a host that is handled just now.
         self.length = 0
@@ -53,11 +74,12 @@ class Traffic:
     @property
     def open(self) -> Iterator[Call]:
         """The calls that are not over yet, as if they were over now."""
-        now = time.monotonic()
-        for (session, _), (method, tool, began, asked) in tuple(self._open.items()):
-            host = self._name(session)
+        now = _monotonic()
+        for command, began, asked in tuple(self._open.values()):
+            host = self._name(command.session)
             yield Call(
-                self._server, self._instance, session, host, method, tool, began, now, asked, 0, Outcome.CANCELLED
+                *(self._server, self._instance, command.session, host, command.method, command.tool),
+                *(began, now, asked, 0, Outcome.CANCELLED),
             )
 
     def line(self, session: SessionKey, line: bytes | Oversized, direction: Direction) -> None:
@@ -73,12 +95,7 @@ class Traffic:
     def opened(self, command: Opened) -> None:
         """A request of a host waits for its answer from now on."""
         if self._calls.watched and command.method:
-            self._open[command.session, command.identity] = (
-                command.method,
-                command.tool,
-                _monotonic(),
-                self.length,
-            )
+            self._open[command.session, command.identity] = (command, _monotonic(), self.length)
 
     def answered(self, command: ToSession) -> None:
         """Requests of a host are answered."""
@@ -88,45 +105,67 @@ class Traffic:
             asked = self._open.pop((command.session, identity), None)
             if asked is not None:
                 data = command.data
-                self._over(command.session, asked, len(data), Outcome.ERROR if _failed(data) else Outcome.OK)
+                length = len(data)
+                # A long answer is not kept for later.
+                ending = data if length <= _KEPT else _outcome(data)
+                self._news.append((*asked, _monotonic(), length, ending))
+                if len(self._news) in (1, _BATCH):
+                    self._tell_soon()
 
     def dropped(self, command: Dropped) -> None:
         """A host gave up a request."""
         asked = self._open.pop((command.session, command.identity), None)
         if asked is not None:
-            self._over(command.session, asked, 0, Outcome.TIMEOUT if command.overdue else Outcome.CANCELLED)
+            self._given_up(asked, Outcome.TIMEOUT if command.overdue else Outcome.CANCELLED)
 
     def left(self, session: SessionKey) -> None:
         """A host is gone, and with it what it waited for."""
         for key in [key for key in self._open if key[0] == session]:
-            self._over(session, self._open.pop(key), 0, Outcome.CANCELLED)
+            self._given_up(self._open.pop(key), Outcome.CANCELLED)
+        self.tell()  # while it is known how the host names itself
         self._hosts.pop(session, None)
 
-    def _over(self, session: SessionKey, asked: tuple[str, bytes, float, int], told: int, outcome: Outcome) -> None:
-        method, tool, began, size = asked
-        host = self._hosts.get(session) or self._name(session)
-        self._calls.tell(
-            Call(self._server, self._instance, session, host, method, tool, began, _monotonic(), size, told, outcome)
-        )
+    def tell(self) -> None:
+        """Tell of the calls that are over."""
+        news, self._news = self._news, []
+        server, instance, hosts, tell = self._server, self._instance, self._hosts, self._calls.tell
+        for command, began, asked, ended, length, ending in news:
+            session = command.session
+            host = hosts.get(session) or self._name(session)
+            outcome = ending if isinstance(ending, Outcome) else _outcome(ending)
+            method, tool = command.method, command.tool
+            tell(Call(server, instance, session, host, method, tool, began, ended, asked, length, outcome))
+
+    def _given_up(self, asked: tuple[Opened, float, int], outcome: Outcome) -> None:
+        self._news.append((*asked, _monotonic(), 0, outcome))
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if len(self._news) >= _BATCH:
+            self.tell()
+        elif len(self._news) == 1:
+            self._around.later(_SOON, self.tell)
 
     def _name(self, session: SessionKey) -> str:
-        if (known := self._hosts.get(session)) is not None:
-            return known
-        name = "".join(sign if sign.isprintable() else "\ufffd" for sign in self._host(session)[:_LONGEST_NAME])
+        given = self._around.host(session)[:_LONGEST_NAME]
+        name = "".join(sign if sign.isprintable() else "\ufffd" for sign in given)
         if not name:
             return NAMELESS  # it may say so yet
         self._hosts[session] = name
         return name
 
 
+def _outcome(line: bytes) -> Outcome:
+    return Outcome.ERROR if _failed(line) else Outcome.OK
+
+
 def _failed(line: bytes) -> bool:
     """Whether an answer is an error, or the result of a tool that failed."""
+    # Many servers always say at the end that nothing failed; what is said last counts, as for every reader of JSON.
+    if line.endswith(_FINE):
+        return False
     if len(line) <= _WHOLE:
-        found = line.find(b'rror"')
-        if found < 0:
-            return False
-        # Many servers always say that nothing failed. What they say of it last counts, as for every reader of JSON.
-        if line.startswith(b":false", found + 5) and line.find(b'rror"', found + 5) < 0:
+        if b'rror"' not in line:
             return False
     else:
         return b'"isError":true' in line[-_END:] or b'"isError":true' in line[:_END]

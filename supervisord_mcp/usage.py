@@ -34,7 +34,7 @@ class UsageDesk:
 
     def __init__(self, supervisor: Supervisor, observers: Observers, file: Path) -> None:
         """``file`` keeps what is counted."""
-        self.counts = Counts(time.time, time.monotonic)
+        self.counts = Counts(time.time)
         self.sampler = Sampler(self._targets, self.counts, time.time)
         self._supervisor = supervisor
         self._observers = observers
@@ -66,6 +66,7 @@ class UsageDesk:
 
     def close(self) -> None:
         """Keep what was counted, for the next daemon."""
+        self._settle()
         self._ledger.write()
 
     def _event(self, event: Event) -> None:
@@ -118,7 +119,7 @@ class UsageDesk:
             self._supervisor.server(operation.name)
         if operation.fresh:
             await self.sampler.fresh()
-        self.counts.settle()
+        self._settle()
         now, load = time.time(), self._load
         own = await anyio.to_thread.run_sync(lambda: self._own.read(time.monotonic(), thorough=operation.fresh))
         pending = self._pending()
@@ -144,6 +145,11 @@ class UsageDesk:
         now, cpu = time.monotonic(), 0.0 if own is None else own.cpu
         before, self._before = self._before, (now, cpu)
         return max(cpu - before[1], 0.0) / (now - before[0]) if now > before[0] else 0.0
+
+    def _settle(self) -> None:
+        """Let everything be counted that is over."""
+        for instance in self._supervisor.running:
+            instance.traffic.tell()
 
     def _pending(self) -> dict[str, list[Call]]:
         found: dict[str, list[Call]] = {}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from supervisord_mcp.observer import Call, Message, Observers, Outcome
+from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.commands import Dropped, Opened, ToSession
 from supervisord_mcp.protocol.framing import Oversized
-from supervisord_mcp.traffic import NAMELESS, Traffic
+from supervisord_mcp.traffic import NAMELESS, Around, Traffic
 
+KEY = InstanceKey("s", "abc")
 OK = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}\n'
 
 
@@ -17,13 +21,22 @@ class World:
 
     def __init__(self, *, watched: bool = True) -> None:
         self.observers = Observers()
-        self.calls: list[Call] = []
+        self._calls: list[Call] = []
         self.messages: list[Message] = []
         self.names = {1: "editor", 2: ""}
         self.asked = 0
         if watched:
-            self.observers.calls.add(self.calls.append)
-        self.traffic = Traffic("s", "s/1", self.observers, self.name)
+            self.observers.calls.add(self._calls.append)
+        self.later: list[Callable[[], None]] = []
+        around = Around(self.name, lambda seconds, call: self.later.append(call))
+        self.traffic = Traffic(KEY, self.observers, around)
+
+    @property
+    def calls(self) -> list[Call]:
+        """What was told, once what is done later was done."""
+        while self.later:
+            self.later.pop()()
+        return self._calls
 
     def name(self, session: int) -> str:
         self.asked += 1
@@ -42,7 +55,7 @@ def test_a_call_is_told_when_it_is_answered() -> None:
     assert (pending.host, pending.tool) == ("editor", b'"t"')
     world.traffic.answered(ToSession(1, OK, closes=(b"1",)))
     [call] = world.calls
-    assert (call.server, call.instance, call.session, call.host) == ("s", "s/1", 1, "editor")
+    assert (call.server, call.instance, call.session, call.host) == ("s", str(KEY), 1, "editor")
     assert (call.method, call.tool, call.asked, call.told) == ("tools/call", b'"t"', 40, len(OK))
     assert call.outcome is Outcome.OK
     assert call.ended >= call.began
@@ -109,11 +122,11 @@ def test_a_host_is_asked_for_its_name_until_it_says_it() -> None:
     for _ in range(2):
         world.open(2)
         world.traffic.answered(ToSession(2, OK, closes=(b"1",)))
+        assert world.calls[-1].host == NAMELESS
     world.names[2] = "late\x1b[31m" + "x" * 100
     for _ in range(3):
         world.open(2)
         world.traffic.answered(ToSession(2, OK, closes=(b"1",)))
-    assert [call.host for call in world.calls[:2]] == [NAMELESS] * 2
     assert {call.host for call in world.calls[2:]} == {("late\ufffd[31m" + "x" * 100)[:64]}
     assert world.asked == 3
 
@@ -131,6 +144,21 @@ def test_nothing_is_kept_for_nobody() -> None:
     world.traffic.left(1)
     assert list(world.traffic.open) == []
     assert world.asked == 0
+
+
+def test_calls_are_told_together() -> None:
+    world = World()
+    for number in range(600):
+        identity = b"%d" % number
+        world.open(identity=identity)
+        world.traffic.answered(ToSession(1, OK, closes=(identity,)))
+    assert len(world._calls) == 512, "so many do not wait"
+    assert len(world.calls) == 600
+    world.open()
+    world.traffic.dropped(Dropped(1, b"1"))
+    assert len(world.later) == 1
+    world.traffic.tell()
+    assert len(world._calls) == 601
 
 
 def test_messages_are_told_as_they_are() -> None:

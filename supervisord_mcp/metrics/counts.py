@@ -6,11 +6,12 @@ are bounded, for a host may call itself and its tools anything: what comes when 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
 import msgspec
 
-from supervisord_mcp.metrics.latency import bucket
+from supervisord_mcp.metrics.latency import BOUNDS
 from supervisord_mcp.observer import Call, Event, Outcome
 from supervisord_mcp.protocol import jsonrpc
 
@@ -18,8 +19,7 @@ from supervisord_mcp.protocol import jsonrpc
 MOST_HOSTS = 16
 MOST_TOOLS = 64
 OTHER = "(other)"
-#: How many calls wait at most to be counted.
-_BATCH = 256
+_OK, _ERROR = Outcome.OK, Outcome.ERROR
 _LONGEST = 128
 
 
@@ -65,17 +65,15 @@ class Tally(msgspec.Struct):
 
 
 class Counts:
-    """The tallies of all servers. ``wall`` is the time since the epoch, ``clock`` the one that calls are timed with."""
+    """The tallies of all servers. ``wall`` is the time since the epoch."""
 
-    def __init__(self, wall: Callable[[], float], clock: Callable[[], float]) -> None:
+    def __init__(self, wall: Callable[[], float]) -> None:
         self.tallies: dict[str, Tally] = {}
         #: Whether anything was counted since this was last set to False.
         self.changed = False
         self._wall = wall
-        self._clock = clock
         # By what a call says of itself, so that a call finds its cell in one look.
         self._cells: dict[tuple[str, str, str, bytes], Cell] = {}
-        self._waiting: list[Call] = []
         self._starting: dict[str, tuple[float, bool]] = {}
 
     def load(self, tallies: dict[str, Tally]) -> None:
@@ -85,7 +83,6 @@ class Counts:
 
     def keep(self, servers: Iterable[str]) -> None:
         """Forget the servers that there are not any more."""
-        self.settle()
         names = set(servers)
         self.tallies = {name: tally for name, tally in self.tallies.items() if name in names}
         self._cells.clear()
@@ -98,43 +95,31 @@ class Counts:
         return found
 
     def call(self, call: Call) -> None:
-        """Count a call that is over: a little later, for its host waits for none of this."""
-        waiting = self._waiting
-        waiting.append(call)
-        if len(waiting) >= _BATCH:
-            self.settle()
-
-    def settle(self) -> None:
-        """Count what waits to be counted; to be called before the tallies are looked at."""
-        waiting, self._waiting = self._waiting, []
-        if waiting:
-            self.changed = True
-            ahead = self._wall() - self._clock()
-            for call in waiting:
-                self._count(call, ahead)
-
-    def _count(self, call: Call, ahead: float) -> None:
+        """Count a call that is over."""
         key = (call.server, call.host, call.method, call.tool)
         cell = self._cells.get(key)
         if cell is None:
             cell = self._cells[key] = self._cell(call)
-        seconds = call.ended - call.began
+        ended = call.ended
         cell.calls += 1
         cell.asked += call.asked
         cell.told += call.told
         outcome = call.outcome
-        if outcome is Outcome.OK or outcome is Outcome.ERROR:
+        if outcome is _OK or outcome is _ERROR:
+            seconds = ended - call.began
             cell.seconds += seconds
             latency = cell.latency
-            number = bucket(seconds)
+            number = bisect_left(BOUNDS, seconds)
             latency[number] = latency.get(number, 0) + 1
-            if outcome is Outcome.ERROR:
+            if outcome is _ERROR:
                 cell.errors += 1
         elif outcome is Outcome.CANCELLED:
             cell.cancelled += 1
         else:
             cell.timeouts += 1
-        cell.last = call.ended + ahead
+        # Calls are told of a moment after they are over, which does not matter here.
+        cell.last = self._wall()
+        self.changed = True
 
     def event(self, event: Event) -> None:
         """Count what an event says of starts, restarts and limits."""

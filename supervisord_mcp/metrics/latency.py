@@ -11,17 +11,18 @@ _PER_DOUBLING = 4
 _FIRST = 1e-5
 #: The last bucket takes everything longer than about a week.
 _LAST = 144
-_BOUNDS: tuple[float, ...] = tuple(_FIRST * 2.0 ** (number / _PER_DOUBLING) for number in range(_LAST))
+#: The longest time that belongs to each bucket but the last one, in seconds.
+BOUNDS: tuple[float, ...] = tuple(_FIRST * 2.0 ** (number / _PER_DOUBLING) for number in range(_LAST))
 
 
 def bucket(seconds: float) -> int:
     """Return the number of the bucket of a length of time."""
-    return bisect_left(_BOUNDS, seconds)
+    return bisect_left(BOUNDS, seconds)
 
 
 def upper(number: int) -> float:
     """Return the longest time that belongs to a bucket, in seconds; infinity for the last one."""
-    return math.inf if number >= _LAST else _BOUNDS[number]
+    return math.inf if number >= _LAST else BOUNDS[number]
 
 
 def total(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
@@ -40,7 +41,7 @@ def quantile(histogram: Mapping[int, int], part: float) -> float | None:
         return None
     number: int = next(number for number, reached in _cumulative(histogram) if reached >= wanted)
     if number >= _LAST:
-        return _BOUNDS[-1]
+        return BOUNDS[-1]
     # The middle of the bucket, as factors go.
     return float(_FIRST * 2.0 ** ((number - 0.5) / _PER_DOUBLING)) if number else _FIRST
 

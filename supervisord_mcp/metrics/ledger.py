@@ -45,7 +45,6 @@ class Ledger:
 
     def write(self) -> None:
         """Write what was counted, if anything was."""
-        self._counts.settle()
         if self._counts.changed:
             self._put(self._encoded())
 
@@ -53,7 +52,6 @@ class Ledger:
         """Write again and again what changed; the disk is waited for in a thread."""
         while True:
             await anyio.sleep(EVERY)
-            self._counts.settle()
             if self._counts.changed:
                 await anyio.to_thread.run_sync(self._put, self._encoded())
 

@@ -125,10 +125,13 @@ def test_top_in_a_terminal(terminal: Terminal, told: FakeDaemon) -> None:
 
     terminal.resize(120, 10)
     terminal.until(lambda lines: len(lines) == 10 and lines[1].endswith(" MEM"))
-    # Looked again and again meanwhile, with the history for the curves.
-    looks = [operation for operation in told.asked if isinstance(operation, control.Usage)]
-    assert len(looks) > 1
-    assert all(look.fresh and look.since is not None for look in looks)
+
+    def looks() -> list[control.Usage]:
+        return [operation for operation in told.asked if isinstance(operation, control.Usage)]
+
+    # It looks again and again, with the history for the curves.
+    terminal.until(lambda lines: len(looks()) > 1)
+    assert all(look.fresh and look.since is not None for look in looks())
     terminal.type("q")
     lines = terminal.until(said("ended 0"))
     assert not said("SERVER")(lines), "the screen is as it was before"

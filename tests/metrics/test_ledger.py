@@ -17,7 +17,7 @@ from tests.kit.bounded import bounded
 
 
 def counts() -> Counts:
-    made = Counts(time.time, time.monotonic)
+    made = Counts(time.time)
     made.call(Call("s", "s/1", 1, "h", "tools/call", b'"echo"', 1.0, 1.5, 2, 3, Outcome.OK))
     made.tally("s").breaches["memory"] = 2
     return made
@@ -27,7 +27,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "state" / "counts.json"
     one = counts()
     Ledger(file, one).write()
-    other = Counts(time.time, time.monotonic)
+    other = Counts(time.time)
     Ledger(file, other).read()
     assert other.tallies == one.tallies
     assert other.tallies["s"].cells[0].latency
@@ -40,7 +40,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 def test_a_file_that_is_none_begins_anew(tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "counts.json"
     file.write_bytes(content)
-    empty = Counts(time.time, time.monotonic)
+    empty = Counts(time.time)
     with caplog.at_level(logging.WARNING):
         Ledger(file, empty).read()
     assert empty.tallies == {}
@@ -48,7 +48,7 @@ def test_a_file_that_is_none_begins_anew(tmp_path: Path, content: bytes, caplog:
 
 
 def test_no_file_is_no_fault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    Ledger(tmp_path / "none", Counts(time.time, time.monotonic)).read()
+    Ledger(tmp_path / "none", Counts(time.time)).read()
     assert caplog.records == []
 
 
