@@ -9,8 +9,8 @@ from supervisord_mcp.logs import Log
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.policy.breach import Policy
 from supervisord_mcp.policy.sharing import InstanceKey
-from supervisord_mcp.runtimes.base import ExitStatus
-from supervisord_mcp.runtimes.limits import breached
+from supervisord_mcp.runtimes.base import Child, ExitStatus
+from supervisord_mcp.runtimes.limits import breached, excess
 
 #: What came of it: the child was ended, was refused what it wanted, or nothing but these words.
 Outcome = Literal["ended", "refused", "warned"]
@@ -24,6 +24,14 @@ class Breaches:
         self._key = key
         self._observers = observers
         self._log = log
+
+    def exceeded(self, limit: str, value: str, child: Child | None, *, refused: bool) -> None:
+        """A child was found beyond a limit: end it, unless that is only to be told, or it was only refused more."""
+        cause = excess(limit, value)
+        if refused or self.policy == "warn":
+            self.tell(limit, cause, "refused" if refused else "warned")
+        elif child is not None:
+            child.end(cause)
 
     def tell(self, limit: str, cause: str, outcome: Outcome) -> None:
         """Tell of a limit, by its name in the configuration, and of the cause in words."""

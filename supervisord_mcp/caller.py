@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from supervisord_mcp import __version__
+from supervisord_mcp import __version__, facts
 from supervisord_mcp.errors import FatalServerError, FramingError, NotRunningError, SmcpError
 from supervisord_mcp.protocol import catalogue, jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import State
@@ -30,6 +31,7 @@ class Caller:
 
     def __init__(self, key: SessionKey, instance: ManagedServer) -> None:
         self.key = key
+        self.principal = facts.user(os.getuid())
         self._instance = instance
         self._next = 0
         self._answers: dict[bytes, Message | None] = {}

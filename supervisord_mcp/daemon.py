@@ -35,7 +35,7 @@ from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
-from supervisord_mcp.runtimes import cgroup, orphans, tree
+from supervisord_mcp.runtimes import cgroup, hierarchy, orphans, tree
 from supervisord_mcp.runtimes.audit import Denial, Missed, Notice
 from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.landlock import places
@@ -125,7 +125,7 @@ class Daemon:
         await anyio.to_thread.run_sync(tree.kill_marked, self._marker)
         # What servers of a daemon that was killed had for themselves; they are gone now.
         await anyio.to_thread.run_sync(places.remove, str(self._paths.private_dir))
-        groups = await anyio.to_thread.run_sync(cgroup.prepare)
+        groups = await anyio.to_thread.run_sync(_find_groups)
         told = Told(self._note_contact, self._note_notice)
         self._runtimes = make_runtimes(
             self._paths.private_dir, groups, self._config.daemon.uids, told, self._paths.placeholders_file
@@ -415,6 +415,14 @@ def main(*, on_demand: bool) -> int:
         _give_memory_back()
         anyio.run(Daemon(paths, loaded, on_demand=on_demand).run, endpoint)
     return 0
+
+
+def _find_groups() -> cgroup.Groups | None:
+    """Return where limits can be kept by control groups, after asking for a place where nothing else runs."""
+    bus = systemd.find_bus(os.environ) if hierarchy.detect() is None else None
+    if bus is not None and (trouble := systemd.enter_scope(bus)):
+        _log.warning("no control group from the service manager, limits are kept without: %s", trouble)
+    return cgroup.prepare()
 
 
 def _log_to_stderr() -> None:

@@ -109,12 +109,12 @@ def _reduced(machine: Machine) -> Iterator[Finding]:
 
 
 def _limits(machine: Machine) -> Iterator[Finding]:
+    if machine.groups is None and machine.scopes:
+        text = "version 2: the daemon asks systemd for one of its own when it starts"
+        yield Finding("control groups", "ok", text)
+        return
     if machine.groups is None:
-        remedy = (
-            "Start it with: systemd-run --user --scope -p Delegate=yes smcp run"
-            if machine.user_bus
-            else "Run the daemon under systemd (contrib/systemd/smcp.service), which hands out control groups."
-        )
+        remedy = "Run the daemon under systemd (contrib/systemd/smcp.service), which hands out control groups."
         text = "none can be made here: memory and processes are watched instead, and processors are not limited"
         yield Finding("control groups", "warning", text, remedy)
         return

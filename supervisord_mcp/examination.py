@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from supervisord_mcp import systemd
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes import hierarchy
 from supervisord_mcp.runtimes.base import Lack
@@ -41,9 +42,9 @@ class Machine:
     """The facts. A version is empty where the program is there and does not tell it, None where it is not there.
 
     ``namespaces`` are the settings of the kernel for user namespaces, by file, as far as they exist. ``groups`` is
-    the version of control groups in which the daemon may make its own, with their controllers. ``sandbox`` and
-    ``reduced`` are what is missing for each of the two levels of isolation. ``container`` names what this machine
-    itself runs in.
+    the version of control groups in which the daemon may make its own, with their controllers; ``scopes`` is
+    whether there is a service manager that a daemon without one asks for it. ``sandbox`` and ``reduced`` are what is
+    missing for each of the two levels of isolation. ``container`` names what this machine itself runs in.
     """
 
     kernel: str
@@ -55,7 +56,7 @@ class Machine:
     landlock: int
     reduced: tuple[Lack, ...]
     groups: tuple[int, frozenset[str]] | None
-    user_bus: bool
+    scopes: bool
     engines: tuple[Engine, ...]
     runc: str | None
     node: str | None
@@ -84,7 +85,7 @@ def examine(environ: Mapping[str, str], home: str, extra: Sequence[str] = ()) ->
         landlock=ruleset.version(),
         reduced=LandlockRuntime("").check(),
         groups=None if found is None else (found.version, found.controllers),
-        user_bus=_user_bus(environ),
+        scopes=systemd.find_bus(environ) is not None,
         engines=_engines(environ, version),
         runc=version("runc", "--version"),
         node=version("node", "--version"),
@@ -130,11 +131,6 @@ def _container() -> str:
     except OSError:
         return ""
     return next((e.partition(b"=")[2].decode(errors="replace") for e in entries if e.startswith(b"container=")), "")
-
-
-def _user_bus(environ: Mapping[str, str]) -> bool:
-    runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    return os.path.exists(f"{runtime}/systemd/private") and shutil.which("systemd-run") is not None
 
 
 def _version(text: str) -> str:

@@ -154,13 +154,10 @@ def _limits(spec: LaunchSpec, *, places: bool) -> Iterator[str]:
 
 
 def _user(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
-    root = os.geteuid() == 0
     if launch.isolation == "none":
         yield f"the user of the daemon ({os.geteuid()}), with all rights"
-    elif root and spec.as_root:
-        yield "root, because it is given files of root, or needs some; without any capability"
-    elif root:
-        yield "one of its own from daemon.uids, or root where that is off; without any capability"
+    elif os.geteuid() == 0:
+        yield "one of its own from daemon.uids, never root; without any capability"
     else:
         yield f"your own ({os.geteuid()}); without any capability"
     if launch.isolation == "sandbox":

@@ -14,7 +14,7 @@ class Facts:
     """One session's origin. ``environ`` is the host's environment, of which only what an entry names is ever used.
 
     ``era`` is that of its host, ``profile`` what a shared child is told that the host can do; both are known once the
-    session is over the threshold, and None is nothing.
+    session is over the threshold, and None is nothing. ``principal`` is whose it is: `user` of a local host.
     """
 
     server: str
@@ -24,6 +24,16 @@ class Facts:
     pid: int = 0
     era: Era = "legacy"
     profile: Profile | None = None
+    principal: str = ""
+
+
+def user(uid: int) -> str:
+    """Given the uid of a local host, return the principal (protocol.md 6.5 step 4).
+
+    What a host says of itself is no part of it: a name can be said by anybody, and hosts of one user can read each
+    other's memory.
+    """
+    return f"uid {uid}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
-import stat
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -19,14 +18,17 @@ from supervisord_mcp.config.document import Origin
 from supervisord_mcp.config.models import Mount as ConfiguredMount
 from supervisord_mcp.config.models import Reach, ServerConfig, SystemCalls
 from supervisord_mcp.config.paths import Paths
+from supervisord_mcp.config.profile import Profile
+from supervisord_mcp.config.profiles import INSTALL, find_profiles
 from supervisord_mcp.config.protected import ALWAYS, IF_THERE, remaining
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
 from supervisord_mcp.config.variables import Variables
+from supervisord_mcp.egress.registries import SETS
 from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import ConfigError, LaunchError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.packages.installer import Installed, Packages
-from supervisord_mcp.packages.phase import Grants, Surroundings
+from supervisord_mcp.packages.phase import Confinement, Grants, Surroundings
 from supervisord_mcp.packages.requests import recognise
 from supervisord_mcp.policy.sharing import Resolved, Scope, digest
 from supervisord_mcp.protocol.callbacks import Rules, Shared
@@ -82,7 +84,7 @@ class Launch:
     ``spec`` has neither marker nor ``read_only`` yet: `start` adds them. ``program`` is what its command was found to
     be, or None where it was not found. ``host_variables`` are the names that were taken from the environment of the
     host; their values are part of the digest. ``sets`` are sets of hosts that `start` adds to the network of ``spec``,
-    and ``grants`` what an installation may do beyond the rule.
+    and ``grants`` what an installation may do beyond the rule, which ``confinement`` tells.
     """
 
     digest: str
@@ -98,6 +100,7 @@ class Launch:
     host_variables: frozenset[str]
     machine: Machine = field(repr=False)
     packages: Packages = field(repr=False)
+    confinement: Callable[[], Confinement] = field(repr=False)
     marker: str
     sets: tuple[str, ...] = ()
     grants: Grants = field(default_factory=Grants)
@@ -156,8 +159,7 @@ class Launch:
             # From here on links are not followed any more: what is judged is what is shown.
             mounts = tuple(replace(m, path=os.path.realpath(m.path), target=m.target or m.path) for m in mounts)
         _keep_own((*roots, *(mount.path for mount in mounts)), self.machine.own)
-        as_root = spec.as_root or (os.geteuid() == 0 and any(map(_is_closed, roots)))
-        return replace(spec, read_only=roots, mounts=mounts, as_root=as_root)
+        return replace(spec, read_only=roots, mounts=mounts)
 
     def complete(self) -> LaunchSpec:
         """Return what is launched, as far as it is known without installing. Raise `LaunchError` where it is not."""
@@ -178,6 +180,7 @@ class Launch:
     def _around(self, marker: str, installing: Callable[[], None], progress: Callable[[str], None]) -> Surroundings:
         return Surroundings(
             runtime=self.runtime,
+            confinement=self.confinement,
             find=self.machine.find_or_none,
             path=":".join(self.machine.path),
             home=self.machine.home,
@@ -208,7 +211,7 @@ class Launcher:
         self._marker = marker
         self._path = path
         self._packages = Packages(paths.cache_dir / "packages")
-        self._config_file = paths.config_file
+        self._paths = paths
         self._own = tuple(os.path.realpath(p) for p in (paths.runtime_dir, paths.config_dir, paths.state_dir))
         #: Where each server is defined, for errors.
         self.origins: Mapping[str, Origin] = {}
@@ -229,7 +232,7 @@ class Launcher:
         A command that is not there is no such error: `Launch.start` says so, and finds it once it is installed.
         """
         variables = Variables({**self._environ, **facts.environ}, facts.project, self._home)
-        origin = self.origins.get(name) or Origin(Path(self._config_file), None)
+        origin = self.origins.get(name) or Origin(Path(self._paths.config_file), None)
         done = resolve(name, config, variables, origin)
         machine = Machine(self._environ, self._home, search_path(self._path, self._environ, self._home), self._own)
         runtime = self._runtimes[config.runtime]
@@ -249,7 +252,6 @@ class Launcher:
             network=_network(config),
             seccomp=_policy(name, config.seccomp, origin),
             limits=_enforced(config),
-            as_root=os.geteuid() == 0 and any(map(_is_of_root, mounts)),
         )
         resolved = _resolved(spec, config, program)
         relay = _relay(config, facts)
@@ -274,10 +276,34 @@ class Launcher:
             host_variables=frozenset(done.used & facts.environ.keys()),
             machine=machine,
             packages=self._packages,
+            confinement=self.confinement,
             marker=self._marker,
             sets=config.network.sets if isinstance(config.network, Reach) else (),
             grants=Grants(config.install.scripts, config.install.rules),
         )
+
+    def confinement(self) -> Confinement:
+        """Return what the profile ``install`` gives to installations. Raise `SmcpError` for a faulty one."""
+        effective = find_profiles(self._paths, self._environ).effective(INSTALL)
+        profile, network, usual = effective.profile, effective.profile.network, Profile(description="x")
+        for key in ("runtime", "mounts", "scope", "env", "inherit"):
+            if getattr(profile, key) != getattr(usual, key):
+                what = "installations take only network, limits and seccomp from this profile"
+                raise ConfigError((effective.problem((key,), what),))
+        match network:
+            case Reach():
+                sets, rules = network.sets, network.rules
+            case "internet":
+                sets, rules = SETS, parse_rules([network])
+            case "host":
+                what = 'no installation has the network of the machine; name hosts, or "internet"'
+                raise ConfigError((effective.problem(("network",), what),))
+            case _:
+                sets, rules = (), ()
+        try:
+            return Confinement(Limits(**profile.limits.model_dump()), _calls(profile.seccomp), sets, rules)
+        except ValueError as error:
+            raise ConfigError((effective.problem(("seccomp", "deny"), str(error)),)) from None
 
 
 def _single_files(spec: LaunchSpec) -> list[str]:
@@ -319,7 +345,8 @@ def make_runtimes(
     daemon, ``uids`` the users that servers of a daemon run by root have. ``record`` is the file for what stands in
     mounts.
     """
-    identities = None if uids is None else Identities(uids.start, len(uids))
+    # One for all: two servers of different runtimes are strangers to each other as well.
+    identities = Identities() if uids is None else Identities(uids.start, len(uids))
     notice = ignore if told is None else told.notice
     around = EgressSurroundings() if told is None else EgressSurroundings(report=told.contact)
     bwrap = BwrapRuntime(None, groups, identities, around, notice)
@@ -353,11 +380,16 @@ def _network(config: ServerConfig) -> Network | Egress:
 
 def _policy(name: str, calls: SystemCalls, origin: Origin) -> Policy:
     """Return the policy for system calls. Raise `ConfigError` for one that Linux does not have."""
-    families: frozenset[Family] = frozenset(calls.families) | ({"unix"} if calls.unix else frozenset())
     try:
-        return Policy(families, calls.userns, calls.ptrace, frozenset(calls.deny), calls.audit)
+        return _calls(calls)
     except ValueError as error:
         raise ConfigError((origin.problem(name, ("seccomp", "deny"), str(error)),)) from None
+
+
+def _calls(calls: SystemCalls) -> Policy:
+    """Return the policy for system calls. Raise `ValueError` for one that Linux does not have."""
+    families: frozenset[Family] = frozenset(calls.families) | ({"unix"} if calls.unix else frozenset())
+    return Policy(families, calls.userns, calls.ptrace, frozenset(calls.deny), calls.audit)
 
 
 def _mount(path: str, access: Access, written: ConfiguredMount) -> Mount:
@@ -365,23 +397,6 @@ def _mount(path: str, access: Access, written: ConfiguredMount) -> Mount:
         return Mount(path)
     taken = written.unprotected
     return Mount(path, access, None, remaining(ALWAYS, taken), remaining(IF_THERE, taken))
-
-
-def _is_of_root(mount: Mount) -> bool:
-    try:
-        return os.stat(mount.path).st_uid == 0
-    except OSError:
-        return False
-
-
-def _is_closed(path: str) -> bool:
-    """Whether only the owner may use what a command needs to run, or their group."""
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    needed = stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH
-    return mode & needed != needed
 
 
 def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Resolved:
@@ -393,7 +408,6 @@ def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Re
         network=config.network if isinstance(config.network, str) else (config.network_text, *config.network.allow),
         mounts=tuple((m.path, m.target or m.path, " ".join((m.access, *m.protected))) for m in spec.mounts),
         limits=tuple(asdict(_enforced(config)).items()),
-        as_root=spec.as_root,
         profile=config.profile,
         seccomp=spec.seccomp.words,
     )

@@ -156,6 +156,10 @@ class QueueWriter:
                 self._wide = True
                 widen(self._descriptor)
 
+    def holds(self, data: bytes) -> bool:
+        """Whether a line of these very bytes waits, of which nothing was written yet."""
+        return any(waiting == data for waiting in self._queue)
+
     def close(self) -> None:
         """Stop writing; what is queued is given up."""
         if self._queue:

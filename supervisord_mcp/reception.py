@@ -15,7 +15,7 @@ import msgspec
 
 from supervisord_mcp.admission import Admission, Take, profiled, undecided
 from supervisord_mcp.errors import SmcpError
-from supervisord_mcp.facts import Facts
+from supervisord_mcp.facts import Facts, user
 from supervisord_mcp.housing import Displaced
 from supervisord_mcp.journal import Journal, discard, leftovers
 from supervisord_mcp.listener import Greeting
@@ -97,7 +97,7 @@ class Reception:
 
     def _open(self, greeting: Greeting) -> None:
         said = greeting.hello
-        facts = Facts(said.server, said.project, said.cwd, said.environ, greeting.peer_pid)
+        facts = self._facts(greeting, said.project)
         if not self._needs_project(facts):
             self._supervisor.plan(facts)
         token = secrets.token_urlsafe(24)
@@ -117,7 +117,7 @@ class Reception:
         self._missing.discard(journal.name)
         kept: dict[str, Any] = recovered.state
         said = greeting.hello
-        facts = Facts(said.server, kept.get("project") or said.project, said.cwd, said.environ, greeting.peer_pid)
+        facts = self._facts(greeting, kept.get("project") or said.project)
         try:
             self._supervisor.server(facts.server)
             state = msgspec.convert(kept.get("state", {}), State)
@@ -131,6 +131,11 @@ class Reception:
         resumption = resume(recovered.pending, recovered.unprocessed, state)
         lines = session.recover(recovered, resumption)
         self._place(session, resumption.state, lines)
+
+    @staticmethod
+    def _facts(greeting: Greeting, project: str | None) -> Facts:
+        said, principal = greeting.hello, user(greeting.peer_uid)
+        return Facts(said.server, project, said.cwd, said.environ, greeting.peer_pid, principal=principal)
 
     def _place(self, session: Session, state: State | None, lines: list[bytes | Oversized]) -> None:
         """Bring a session to where it is served, with what it had and said before the daemon died."""

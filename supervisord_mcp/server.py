@@ -34,7 +34,6 @@ from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.multiplexer import Multiplexer
 from supervisord_mcp.remarks import Remarks
 from supervisord_mcp.runtimes.base import Child, ExitStatus
-from supervisord_mcp.runtimes.limits import excess
 from supervisord_mcp.session import SessionLink
 from supervisord_mcp.traffic import Around, Traffic
 
@@ -62,7 +61,7 @@ class ManagedServer:
         self._conduit: Conduit | None = None
         self._changed = anyio.Event()
         self.remarks = Remarks(log)
-        self._breaches = Breaches(self.key, around.observers, log, blueprint.breach)
+        self.breaches = Breaches(self.key, around.observers, log, blueprint.breach)
         self._messages = around.observers.messages
         self.traffic = Traffic(blueprint.key, around.observers, Around(self._mux.host, self._loop.call_later))
         self._failure: SmcpError | None = None
@@ -151,7 +150,7 @@ class ManagedServer:
         """A host is there."""
         self._sessions[session.key] = session
         self._used = self._loop.time()
-        self._apply(self._mux.attach(session.key, state))
+        self._apply(self._mux.attach(session.key, state, session.principal))
         if state is not None:
             session.remember(self._mux.state(session.key))
 
@@ -169,7 +168,7 @@ class ManagedServer:
     def refit(self, blueprint: Blueprint) -> None:
         """Take new rules for what runs; the child, if there is one, stays unless it is of an era that is ruled out."""
         self.blueprint = blueprint
-        self._breaches.policy = blueprint.breach
+        self.breaches.policy = blueprint.breach
         if self.era not in ("", blueprint.terms().pinned or self.era):
             self.restart()
         self._watch_idle()
@@ -366,7 +365,7 @@ class ManagedServer:
             self._apply(self._mux.child_lost("", blameless=True))
             return
         words = reasons.LastWords(conduit.tail, self.remarks.noise)
-        status, final = self._breaches.ended(status)
+        status, final = self.breaches.ended(status)
         ending = reasons.ended(self.key.server, self._life, status, conduit.trouble, words)
         reason, self._ailment = ending.reason, ""
         if ending.unasked:
@@ -380,14 +379,6 @@ class ManagedServer:
         elif self._mux.waiting:
             self.demand()
         self._check_congestion()
-
-    def exceeded(self, limit: str, value: str, *, refused: bool) -> None:
-        """The child was found beyond a limit; where it was only refused more, that is only told."""
-        cause = excess(limit, value)
-        if refused or self._breaches.policy == "warn":
-            self._breaches.tell(limit, cause, "refused" if refused else "warned")
-        elif self._conduit is not None:
-            self._conduit.child.end(cause)
 
     def _from_child(self, line: bytes | Oversized) -> None:
         if self._messages.watched:
@@ -436,6 +427,9 @@ class ManagedServer:
             case talk.Remember(key):
                 if (session := self._sessions.get(key)) is not None:
                     session.remember(self._mux.state(key))
+            case talk.Parted(key, reason):
+                if (session := self._sessions.get(key)) is not None:
+                    session.finish(1, reason)
             case talk.Demand():
                 self.demand()
             case talk.Ready():

@@ -51,6 +51,10 @@ class SessionLink(Protocol):
 
     key: SessionKey
 
+    @property
+    def principal(self) -> str:
+        """Whose session it is, as far as an answer may depend on that (protocol.md 6.5 step 4)."""
+
     def send(self, data: bytes, weight: Weight, closes: tuple[bytes, ...]) -> None:
         """Write a line to the host."""
 
@@ -120,6 +124,11 @@ class Session:
         self.dropped_messages = 0
 
     @property
+    def principal(self) -> str:
+        """The user of the host, whom the kernel named when the shim connected."""
+        return self.facts.principal
+
+    @property
     def closed(self) -> bool:
         """Whether the session is over."""
         return self._ended is not None
@@ -175,7 +184,7 @@ class Session:
             return
         waiting = self._writer.queued
         if waiting > self._limits.client_buffer:
-            if weight is Weight.DROPPABLE:
+            if weight is not Weight.MUST and (weight is Weight.DROPPABLE or self._writer.holds(data)):
                 self.dropped_messages += 1
                 return
             if self._overdue(waiting):

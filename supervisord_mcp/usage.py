@@ -100,7 +100,8 @@ class UsageDesk:
 
     def _judge(self, instance: ManagedServer, config: ServerConfig) -> Callable[[str, bool], None]:
         def exceeded(name: str, refused: bool) -> None:
-            instance.exceeded(name, amount_text(name, getattr(config.limits, name)), refused=refused)
+            value = amount_text(name, getattr(config.limits, name))
+            instance.breaches.exceeded(name, value, instance.child, refused=refused)
 
         return exceeded
 

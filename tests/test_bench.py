@@ -77,10 +77,16 @@ def test_a_whole_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: py
     written = json.loads((tmp_path / "figures.json").read_text())
     barred = [figure["what"] for figure in written["figures"] if figure["bar"] is not None]
     assert written["machine"]["python"]
-    assert len(barred) >= 8
+    assert len(barred) >= 11
     assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
     out, _ = capsys.readouterr()
     assert all(figure["what"] in out for figure in written["figures"])
+
+
+def test_a_measure_that_there_is_not_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(["memory"])
+    assert "unknown measure: memory" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -90,10 +96,9 @@ def test_a_run_that_cannot_go_on_says_why_and_leaves_nothing(
     def broken(*_: object) -> object:
         raise BenchError("no figure today")
 
-    monkeypatch.setattr(bench, "MEASURES", (broken,))
+    monkeypatch.setattr(bench, "MEASURES", {"broken": broken})
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    broken.__name__ = "broken"
     assert bench.main(["--quick"]) == 1
     assert "no figure today" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

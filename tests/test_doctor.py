@@ -20,7 +20,7 @@ WELL = Machine(
     landlock=7,
     reduced=(),
     groups=(2, frozenset({"memory", "pids", "cpu", "io"})),
-    user_bus=True,
+    scopes=True,
     engines=(Engine("docker", "28.2.2"),),
     runc="1.3.6",
     node="20.20.2",
@@ -95,8 +95,10 @@ def test_landlock_is_a_warning_where_it_is_missing_or_weak() -> None:
 
 def test_missing_control_groups_have_a_remedy_that_fits() -> None:
     (finding,) = _about(replace(WELL, groups=None), "control groups")
-    assert "systemd-run --user" in finding.remedy
-    (finding,) = _about(replace(WELL, groups=None, user_bus=False), "control groups")
+    assert (finding.verdict, finding.remedy) == ("ok", "")
+    assert "asks systemd" in finding.text
+    (finding,) = _about(replace(WELL, groups=None, scopes=False), "control groups")
+    assert finding.verdict == "warning"
     assert "smcp.service" in finding.remedy
     (finding,) = _about(replace(WELL, groups=(2, frozenset({"memory", "pids"}))), "control groups")
     assert finding.verdict == "warning"

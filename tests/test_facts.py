@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisord_mcp.facts import NOWHERE, Facts, Whence
+from supervisord_mcp.facts import NOWHERE, Facts, Whence, user
 
 
 def test_the_environment_of_a_host_is_not_shown() -> None:
@@ -19,6 +19,10 @@ def test_facts_do_not_change() -> None:
     with pytest.raises(AttributeError):
         facts.project = "/other"  # type: ignore[misc]
     assert (facts.project, facts.cwd, dict(facts.environ), facts.pid) == (None, "/", {}, 0)
+
+
+def test_the_users_of_hosts_are_told_apart() -> None:
+    assert len({user(0), user(1), user(10), Facts("s").principal}) == 4
 
 
 def test_only_a_narrow_word_is_about_one_project() -> None:

@@ -23,7 +23,6 @@ from supervisord_mcp.runtimes import tree
 from supervisord_mcp.runtimes.limits import DEFAULTS
 from supervisord_mcp.runtimes.seccomp import Policy
 from tests.kit.bounded import bounded
-from tests.kit.required import as_root
 from tests.packages.registry import place
 from tests.runtimes.conformance import ended, read
 
@@ -224,29 +223,6 @@ def test_rules_are_part_of_the_digest(world: World) -> None:
         for network in (*tables, "none", "loopback", "internet", "host")
     }
     assert len(digests) == 9
-
-
-@as_root
-def test_a_server_with_files_of_root_runs_as_root(world: World, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    os.chown(other, 1234, 1234)
-
-    def as_root(*paths: Path) -> bool:
-        return world.resolve(command=["sh"], runtime="bwrap", mounts=[{"path": str(p)} for p in paths]).spec.as_root
-
-    assert [as_root(), as_root(other), as_root(world.project), as_root(other, world.project)] == [0, 0, 1, 1]
-
-
-@as_root
-def test_a_server_with_a_program_that_is_closed_to_others_runs_as_root(world: World) -> None:
-    program = _write_program(world.home / "tools/bin/server", "#!/bin/sh\n")
-    launch = world.resolve(command=[str(program)], runtime="bwrap")
-    assert not launch.prepared().as_root
-    for path in launch.prepared().read_only:
-        if path.startswith(str(world.home)):
-            os.chmod(path, 0o700)
-    assert launch.prepared().as_root
 
 
 def test_every_runtime_is_made(world: World) -> None:
@@ -464,3 +440,59 @@ def test_a_command_line_for_a_package_is_that_of_what_is_installed(world: World)
     launch = world.resolve(command=["npx", "-y", "some-package"], runtime="bwrap")
     with pytest.raises(LaunchError, match=r"some-package is not installed yet\n .*smcp start files"):
         launch.explain()
+
+
+def _install_profile(world: World, text: str) -> None:
+    world.paths.profiles_dir.mkdir(parents=True, exist_ok=True)
+    (world.paths.profiles_dir / "install.toml").write_text(f"description = 'mine'\nextends = 'install'\n{text}")
+
+
+def test_the_profile_of_installations(world: World) -> None:
+    shipped = world.launcher.confinement()
+    assert (shipped.sets, shipped.rules) == (("@npm", "@pypi"), ())
+    assert shipped.seccomp == Policy()
+    assert (shipped.limits.memory, shipped.limits.pids, shipped.limits.tmp) == (2 << 30, 512, 1 << 30)
+    _install_profile(world, "network = { allow = ['@pypi', 'mirror.example:443'] }\noverride = ['network']")
+    own = world.launcher.confinement()
+    assert (own.sets, own.rules) == (("@pypi",), parse_rules(["mirror.example:443"]))
+    _install_profile(world, "network = 'none'\n[seccomp]\ndeny = ['memfd_create']\n[limits]\npids = 64")
+    own = world.launcher.confinement()
+    assert (own.sets, own.rules, own.limits.pids) == ((), (), 64)
+    assert own.seccomp.deny == {"memfd_create"}
+    _install_profile(world, "network = 'internet'\noverride = ['network']")
+    own = world.launcher.confinement()
+    assert (own.sets, own.rules) == (("@npm", "@pypi"), parse_rules(["internet"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("network = 'host'\noverride = ['network']", 3, "no installation has the network of the machine"),
+        ("mounts = [{ path = '/srv' }]\noverride = ['mounts']", 3, "take only network, limits and seccomp"),
+        ("override = ['env']\n[env]\nA = '${B}'", 4, "take only network, limits and seccomp"),
+        ("[seccomp]\ndeny = ['spoon']", 4, "Linux has no such system call"),
+        ("[limits]\npids = 1000", 4, "grants more than 'install'"),
+    ],
+)
+def test_a_profile_of_installations_that_cannot_be(world: World, text: str, line: int, said: str) -> None:
+    _install_profile(world, text)
+    with pytest.raises(ConfigError, match=said) as caught:
+        world.launcher.confinement()
+    assert f"install.toml:{line}: " in str(caught.value)
+
+
+@pytest.mark.bwrap
+@bounded(60)
+async def test_an_installation_is_held_to_its_profile(tmp_path: Path) -> None:
+    with place() as local:
+        local.npm_package("plain")
+        world = World(tmp_path, {"npm_config_registry": local.url})
+        _install_profile(world, "network = { allow = ['@pypi'] }")
+        launch = world.resolve(command=["npx", "-y", "plain"], runtime="bwrap")
+        with pytest.raises(LaunchError, match="network of the profile 'install' has no @npm") as caught:
+            await launch.start(lambda: None, lambda _: None)
+        assert not caught.value.retryable
+        _install_profile(world, "[limits]\npids = 8")
+        with pytest.raises(LaunchError, match=r"(?s)plain.*(killed|exit)"):
+            await launch.start(lambda: None, lambda _: None)
+        await launch.runtime.aclose()

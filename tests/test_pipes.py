@@ -287,9 +287,13 @@ async def test_what_does_not_fit_waits_its_turn_in_order() -> None:
         for line in lines:
             writer.write(line)
         assert writer.queued > 0
+        assert writer.holds(lines[-1])
+        assert not writer.holds(lines[0])
+        assert not writer.holds(lines[-1][1:])
         reader = ChunkReader(theirs, seen.chunk, seen.end)
         await seen.until(lambda: seen.drained)
         assert writer.queued == 0
+        assert not writer.holds(lines[-1])
         reader.drain()
         assert seen.data == b"".join(lines)
         assert seen.drained == 1

@@ -333,6 +333,34 @@ async def test_a_session_goes_on_after_the_death_of_the_daemon(tmp_path: Path) -
 
 
 @bounded(LIMIT)
+async def test_a_listen_of_a_modern_host_goes_on_after_the_death_of_the_daemon(tmp_path: Path) -> None:
+    prefix = "io.modelcontextprotocol/"
+    meta: dict[str, object] = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}
+    async with estate(tmp_path, {"s": {}}) as one:
+        guest = one.guest("s")
+        wanted = {"resourceSubscriptions": ["res://r1"]}
+        listen = guest.post("subscriptions/listen", {"notifications": wanted, "_meta": meta})
+        await guest.note("notifications/subscriptions/acknowledged")
+        slow = guest.post("tools/call", {"name": "slow", "arguments": {"seconds": 60}, "_meta": meta})
+        await one.journal("s").wait(lambda j: j.calls("slow"))
+        one.die()
+    async with estate(tmp_path, {"s": {}}) as two:
+        two.back(guest)
+        assert (await guest.answer(slow))["error"]["data"] == {"reason": "daemon_restarted"}
+        missed = (await guest.note("notifications/resources/updated"))[0]
+        assert missed["params"] == {"uri": "res://r1", "_meta": {f"{prefix}subscriptionId": listen}}
+        touch = {"name": "touch", "arguments": {"uri": "res://r1"}, "_meta": meta}
+        assert "result" in await guest.ask("tools/call", touch)
+        await guest.note("notifications/resources/updated", 2)
+        assert guest.answers(listen) == []
+        assert len(guest.notes("notifications/subscriptions/acknowledged")) == 1
+        guest.say("notifications/cancelled", {"requestId": listen})
+        run = two.journal("s").runs()[1]
+        await two.journal("s").wait(lambda j: j.requests("resources/unsubscribe", run))
+        assert two.reception._sessions[1].principal == f"uid {os.getuid()}"
+
+
+@bounded(LIMIT)
 async def test_it_survives_more_than_one_death(tmp_path: Path) -> None:
     async with estate(tmp_path, {"s": {}}) as one:
         guest = await one.greeted("s")

@@ -555,6 +555,23 @@ async def test_after_a_restart_everything_is_as_it_was(tmp_path: Path) -> None:
 
 
 @bounded(LIMIT)
+async def test_a_host_that_was_told_of_more_than_a_later_child_offers_is_let_go(tmp_path: Path) -> None:
+    async with workshop(tmp_path) as shop:
+        instance = shop.instance({}, {"capabilities": {"tools": {}}})
+        first = await shop.greeted(instance)
+        instance.restart()
+        held = first.post_call("echo")
+        error = (await first.answer(held))["error"]
+        assert error["data"] == {"reason": "server_changed"}
+        assert first.verdict == (1, error["message"])
+        assert "does not offer" in error["message"]
+        assert instance.sessions == ()
+        second = await shop.greeted(instance)
+        assert text(await second.call("echo", value="x")) == "x"
+        assert len(shop.journal.calls("echo")) == 1
+
+
+@bounded(LIMIT)
 async def test_a_child_that_offers_nothing_any_more_is_not_called_healthy(tmp_path: Path) -> None:
     nothing = {"drop_tools": True, "capabilities": {"tools": {"listChanged": True}}}
     async with workshop(tmp_path) as shop:

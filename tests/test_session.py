@@ -326,6 +326,22 @@ async def test_a_host_that_does_not_read_loses_first_what_it_can_do_without(tmp_
 
 
 @bounded(LIMIT)
+async def test_a_change_is_not_told_again_before_the_host_has_read_of_it(tmp_path: Path) -> None:
+    async with host(tmp_path, Limits(max_message=1 << 20, client_buffer=1000)) as one:
+        one.send(b"changed\n", Weight.REPEATED)
+        one.send(b"changed\n", Weight.REPEATED)  # nothing waits
+        assert await one.read(16) == b"changed\n" * 2
+        one.fill(300_000)
+        for line in (b"changed\n", b"other\n", b"changed\n", b"other\n"):
+            one.send(line, Weight.REPEATED)
+        assert one.session.dropped_messages == 2
+        data = await one.read(300_000 + 14)
+        assert data.endswith(b"changed\nother\n")
+        one.send(b"changed\n", Weight.REPEATED)
+        assert await one.read(8) == b"changed\n"
+
+
+@bounded(LIMIT)
 async def test_a_host_that_reads_may_be_sent_one_long_message_after_the_other(tmp_path: Path) -> None:
     limits = Limits(max_message=1 << 20, client_buffer=1000)
     async with host(tmp_path, limits) as one:

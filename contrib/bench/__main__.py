@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -21,27 +21,30 @@ from contrib.bench.place import BenchError, Place
 from contrib.bench.plan import FULL, QUICK, Plan
 
 #: In this order: what the daemon needs is looked at before large messages have passed through it.
-MEASURES: tuple[Callable[[Place, Plan], Iterator[Figure]], ...] = (
-    costs.daemon_with_ten_servers,
-    costs.connections,
-    calls.added_time,
-    calls.calls_per_second,
-    starts.first_reply,
-    starts.starts_and_crashes,
-    calls.large_result,
-    costs.daemon_afterwards,
-)
+MEASURES: Mapping[str, Callable[[Place, Plan], Iterator[Figure]]] = {
+    "daemon": costs.daemon_with_ten_servers,
+    "connections": costs.connections,
+    "sandbox-memory": costs.sandboxes,
+    "calls": calls.added_time,
+    "throughput": calls.calls_per_second,
+    "first-reply": starts.first_reply,
+    "sandbox-start": starts.sandboxes,
+    "crashes": starts.crashes,
+    "large-result": calls.large_result,
+    "daemon-afterwards": costs.daemon_afterwards,
+}
 
 
-def measure(plan: Plan, tell: Callable[[str], None]) -> list[Figure]:
-    """Measure everything; ``tell`` is told what goes on."""
+def measure(plan: Plan, names: Sequence[str], tell: Callable[[str], None]) -> list[Figure]:
+    """Measure what is named, in the order of all; ``tell`` is told what goes on."""
     figures: list[Figure] = []
     with Place() as place:
         for lack in place.lacks:
             tell(f"no sandbox on this machine, so nothing runs in one: {lack}")
-        for function in MEASURES:
-            tell(f"{function.__name__.replace('_', ' ')} …")
-            figures += function(place, plan)
+        for name, function in MEASURES.items():
+            if name in names:
+                tell(f"{name} …")
+                figures += function(place, plan)
     return figures
 
 
@@ -50,10 +53,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m contrib.bench", description="Measure smcp against direct servers.")
     parser.add_argument("--quick", action="store_true", help="a short run, for a look; its figures are rough")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file as well")
+    parser.add_argument("names", nargs="*", metavar="MEASURE", help=f"what (default: all): {', '.join(MEASURES)}")
     options = parser.parse_args(words)
+    if unknown := set(options.names) - set(MEASURES):
+        parser.error(f"unknown measure: {', '.join(sorted(unknown))}")
     before, began = machine(), time.monotonic()
     try:
-        figures = measure(QUICK if options.quick else FULL, lambda text: _say(sys.stderr, text))
+        figures = measure(
+            QUICK if options.quick else FULL, options.names or list(MEASURES), lambda text: _say(sys.stderr, text)
+        )
     except BenchError as error:
         _say(sys.stderr, f"the benchmark ends here: {error}")
         return 1

@@ -10,11 +10,12 @@ import psutil
 
 from contrib.bench.figures import Bar, Figure, Sample
 from contrib.bench.hosts import crowd
-from contrib.bench.place import BOXED, COPIES, TINY, Place
+from contrib.bench.place import BARE, BOXED, COPIES, RULED, TINY, Place
 from contrib.bench.plan import Plan
 
 CONNECTION = Bar(0.3)
 DAEMON = Bar(40.0)
+SANDBOX = Bar(1.0)
 
 _MIB = 1 << 20
 
@@ -47,6 +48,24 @@ def connections(place: Place, plan: Plan) -> Iterator[Figure]:
     yield Figure("private memory of a connection", "MiB", total, CONNECTION, direct, total)
     yield Figure("… of that in the waiting shell", "MiB", Sample.of(shells))
     yield Figure("… of that in the daemon", "MiB", Sample.of([growth]))
+
+
+def sandboxes(place: Place, plan: Plan) -> Iterator[Figure]:
+    """What the same server needs with its sandbox; all run at once, so that what they share is divided alike."""
+    held: dict[str, list[float]] = {name: [] for name in (BARE, BOXED, RULED)}
+    for _ in range(plan.starts):
+        for name in held:
+            place.stop(name)
+            place.start(name)
+        with ExitStack() as stack:
+            for name in held:
+                [host] = stack.enter_context(crowd(place.shim(name), place.environ, 1))
+                host.do("calls", count=10)
+            for name, values in held.items():
+                values.append(sum(process.memory_full_info().pss for process in place.family(name)) / _MIB)
+    bare, boxed, ruled = (Sample.of(values) for values in held.values())
+    yield Figure("sandboxed server over a bare one, PSS", "MiB", boxed.less(bare), SANDBOX, bare, boxed)
+    yield Figure("… with rules for its network", "MiB", ruled.less(bare), SANDBOX, bare, ruled)
 
 
 def daemon_afterwards(place: Place, plan: Plan) -> Iterator[Figure]:

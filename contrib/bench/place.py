@@ -25,8 +25,9 @@ from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 ROOT = Path(__file__).resolve().parents[2]
 #: The command of the tiny server. The interpreter is the one behind a virtual environment: only its library is needed.
 TINY = [os.path.realpath(sys.executable), "-I", "-S", str(Path(server.__file__).resolve())]
-#: Names of the configured servers: the tiny one without and with a sandbox, and copies of it that make it many.
-BARE, BOXED = "bare", "boxed"
+#: Names of the configured servers: the tiny one without a sandbox, in one, and in one with rules for its network.
+BARE, BOXED, RULED = "bare", "boxed", "ruled"
+#: Copies of it that make it many.
 COPIES = tuple(f"tiny-{number}" for number in range(10))
 
 _START, _STOP = 30.0, 30.0
@@ -114,6 +115,13 @@ class Place:
                     return process
         raise BenchError(f"server {name} does not run")
 
+    def family(self, name: str) -> list[psutil.Process]:
+        """Return every process of a server that runs: what holds the sandbox around it, and the command."""
+        first = self.child(name)
+        while (parent := first.parent()) is not None and parent.pid != self.daemon.pid:
+            first = parent
+        return [first, *first.children(recursive=True)]
+
     def close(self) -> None:
         """Take everything away: the daemon, whatever is left of it, and the files."""
         family = psutil.Process().children(recursive=True)
@@ -133,7 +141,7 @@ class Place:
 
     def _configure(self) -> None:
         lines = [self._settings]
-        for name in (BARE, BOXED, *self.copies):
+        for name in (BARE, BOXED, RULED, *self.copies):
             runtime = "bare" if name == BARE else self.runtime
             # What is measured is one crash, again and again, not the end of the budget of a server that keeps failing.
             lines += [
@@ -143,6 +151,8 @@ class Place:
                 f"mounts = [{{ path = {json.dumps(str(Path(TINY[-1]).parent))} }}]",
                 "budget = { restarts = 1000, within = 60 }",
             ]
+            if name == RULED and runtime != "bare":
+                lines.append('network = { allow = ["one.example:443", "*.two.example:443"] }')
         path = self.home / "config" / "config.toml"
         path.parent.mkdir(parents=True)
         path.write_text("\n".join(lines) + "\n")

@@ -7,11 +7,11 @@ from contextlib import ExitStack
 
 from contrib.bench.figures import Bar, Figure, Sample
 from contrib.bench.hosts import Host
-from contrib.bench.place import BARE, BOXED, TINY, BenchError, Place
+from contrib.bench.place import BARE, BOXED, RULED, TINY, BenchError, Place
 from contrib.bench.plan import Plan
 
 FIRST_REPLY = Bar(60.0)
-SANDBOX = Bar(25.0)
+SANDBOX, LISTENERS = Bar(25.0), Bar(35.0)
 RECOVERY = Bar(150.0)
 
 
@@ -38,8 +38,25 @@ def _connect(command: list[str], place: Place) -> float:
     return seconds * 1e3
 
 
-def starts_and_crashes(place: Place, plan: Plan) -> Iterator[Figure]:
-    """A server that is started, and one that is killed and called again; both without and with a sandbox."""
+def sandboxes(place: Place, plan: Plan) -> Iterator[Figure]:
+    """A server that is started: without a sandbox, in one, and in one whose network has rules and so listeners."""
+    started: dict[str, list[float]] = {name: [] for name in (BARE, BOXED, RULED)}
+    with ExitStack() as stack:
+        for name in started:
+            place.start(name)  # once before it counts: what the daemon finds out it finds out only once
+            stack.enter_context(Host(place.shim(name), place.environ)).do("open")
+        for number in range(2 * plan.starts):
+            # Whoever comes first meets another machine than whoever comes second.
+            for name in (BARE, BOXED, RULED) if number % 2 else (RULED, BOXED, BARE):
+                place.stop(name)
+                started[name].append(place.start(name) * 1e3)
+    bare, boxed, ruled = (Sample.of(values) for values in started.values())
+    yield Figure("sandboxed start over bare start", "ms", boxed.less(bare), SANDBOX, bare, boxed)
+    yield Figure("… with rules for its network", "ms", ruled.less(bare), LISTENERS, bare, ruled)
+
+
+def crashes(place: Place, plan: Plan) -> Iterator[Figure]:
+    """A server that is killed and called again, over a start of it; without and with a sandbox."""
     started: dict[str, list[float]] = {BARE: [], BOXED: []}
     answered: dict[str, list[float]] = {BARE: [], BOXED: []}
     with ExitStack() as stack:
@@ -53,7 +70,6 @@ def starts_and_crashes(place: Place, plan: Plan) -> Iterator[Figure]:
                 host.do("calls", count=1)
                 answered[name].append(host.do("kill", pid=place.child(name).pid)["seconds"] * 1e3)
     bare, boxed = Sample.of(started[BARE]), Sample.of(started[BOXED])
-    yield Figure("sandboxed start over bare start", "ms", boxed.less(bare), SANDBOX, bare, boxed)
     for name, start, kind in ((BARE, bare, "without a sandbox"), (BOXED, boxed, "sandboxed")):
         recovered = Sample.of(answered[name])
         what = f"call answered after kill -9, over a start, {kind}"

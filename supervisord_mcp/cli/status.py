@@ -202,8 +202,6 @@ def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -
         notes.append(f"differs from the others in: {'; '.join(instance.differs)}")
     if instance and instance.phase:
         notes.append(instance.phase)
-    if instance and instance.user == "root":
-        notes.append("runs as root: it is given files of root, or daemon.uids is off")
     if instance and whole:
         notes += [f"mount {mount}" for mount in instance.mounts]
         notes += [f"limit {limit}" for limit in instance.limits]

@@ -243,11 +243,12 @@ CpuBound = Annotated[
     Kind('number or "off"'),
 ]
 Uids = Annotated[
-    Annotated[range, InstanceOf()] | None,
+    range,
+    InstanceOf(),
     BeforeValidator(parse_uids),
     PlainSerializer(format_uids, return_type=str, when_used="json"),
-    WithJsonSchema({"anyOf": [{"const": "off"}, {"type": "string", "pattern": "^[0-9]+-[0-9]+$"}]}),
-    Kind('"FIRST-LAST" or "off"'),
+    WithJsonSchema({"type": "string", "pattern": "^[0-9]+-[0-9]+$"}),
+    Kind('"FIRST-LAST"'),
 ]
 Text = Annotated[str, AfterValidator(check_text)]
 PathText = Annotated[str, AfterValidator(check_path), Kind("path")]

@@ -447,8 +447,8 @@ class DaemonConfig(Table):
     )
     uids: Uids = Field(
         default=range(60706, 61184),
-        description="User ids for the servers of a daemon that is run by root: each sandbox has one of its own, unless"
-        ' one of its mounts belongs to root; such a server, and every one with "off", runs as root. Read at the start.',
+        description="User ids for the servers of a daemon that is run by root: each sandbox has one of its own and is"
+        " never root; what it is given of root's files is lent to it. Read at the start.",
     )
     log_level: LogLevel = Field(default="info", description="The least important messages that the daemon logs.")
     reload: StrictBool = Field(default=True, description="Load the configuration again when one of its files changes.")

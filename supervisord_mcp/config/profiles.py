@@ -26,6 +26,8 @@ from supervisord_mcp.config.source import KeyPath
 from supervisord_mcp.errors import ConfigError, Problem, UsageError
 from supervisord_mcp.shim import home_directory
 
+#: The profile of every installation, which no entry needs to name.
+INSTALL = "install"
 #: Longer chains are nobody's intention.
 _LONGEST_CHAIN = 16
 

@@ -85,22 +85,24 @@ def parse_size_bound(value: object) -> int | None:
         raise ValueError(f'{error}, or "off" for no limit') from None
 
 
-def parse_uids(value: object) -> range | None:
-    """Given "FIRST-LAST" or "off", return the user ids or None. Raise `ValueError` otherwise."""
-    if value is None or value == OFF or isinstance(value, range):
-        return value if isinstance(value, range) else None
+def parse_uids(value: object) -> range:
+    """Given "FIRST-LAST", return the user ids. Raise `ValueError` otherwise."""
+    if isinstance(value, range):
+        return value
+    if value == OFF:
+        raise ValueError("user ids for servers cannot be off: a sandbox of root would not hold; leave the line out")
     match = _UIDS.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f'{_shown(value)} is no range of user ids; write "60706-61183", or "off"')
+        raise ValueError(f'{_shown(value)} is no range of user ids; write "60706-61183"')
     first, last = int(match[1]), int(match[2])
     if not 0 < first <= last < (1 << 32) - 1:
         raise ValueError("a range of user ids goes up, and neither 0 (root) nor 4294967295 is in it")
     return range(first, last + 1)
 
 
-def format_uids(uids: range | None) -> str:
-    """Given user ids or None, return the text that `parse_uids` reads back as the same."""
-    return OFF if uids is None else f"{uids.start}-{uids.stop - 1}"
+def format_uids(uids: range) -> str:
+    """Given user ids, return the text that `parse_uids` reads back as the same."""
+    return f"{uids.start}-{uids.stop - 1}"
 
 
 def format_bound(number: float | None) -> float | str:

@@ -18,14 +18,16 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
+from supervisord_mcp.egress.registries import NPM, PYPI
 from supervisord_mcp.egress.rules import Rule
 from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.packages import steps
 from supervisord_mcp.packages.failures import install_failure
 from supervisord_mcp.packages.ownership import give, take_back
-from supervisord_mcp.packages.phase import NAME, Surroundings, Task, carry_out
+from supervisord_mcp.packages.phase import NAME, Confinement, Surroundings, Task, carry_out
 from supervisord_mcp.packages.registries import RegistryRules, settings_of
 from supervisord_mcp.packages.requests import Request, npm_name, python_name
+from supervisord_mcp.packages.settings import Installer
 from supervisord_mcp.packages.store import Shelf, discard, forget, locked
 
 _FRESH_SECONDS = 86400
@@ -137,12 +139,13 @@ class Packages:
         env = {"TMPDIR": f"{cache}/tmp", **plan.env}
         await to_thread.run_sync(give, place, identity)
         await to_thread.run_sync(give, cache, identity)
-        rules: tuple[Rule, ...] = ()
+        rules, confinement = tuple[Rule, ...](), around.confinement()
         for number, command in enumerate(plan.commands):
             if number == plan.offline and around.runtime.isolation != "none":
+                _check_reach(request, plan.installer, confinement)
                 names = [npm_name(r) if request.kind == "npm" else python_name(r) for r in request.requirements]
                 rules = await self._registries.of_installer(plan.installer, plan.program, names, around)
-                rules = tuple(dict.fromkeys((*rules, *around.grants.rules)))
+                rules = tuple(dict.fromkeys((*rules, *confinement.rules, *around.grants.rules)))
             settings = settings_of(plan.installer, around)
             task = Task(command, settings, env, plan.tools, (place, cache), rules)
             ending = await carry_out(task, around, around.progress)
@@ -159,6 +162,17 @@ class Packages:
     async def registry_rules(self, sets: Iterable[str], around: Surroundings) -> tuple[Rule, ...]:
         """Return what ``@npm`` and ``@pypi`` stand for. Raise `LaunchError` where nothing on this machine says it."""
         return tuple([rule for name in sets for rule in await self._registries.of_set(name, around)])
+
+
+def _check_reach(request: Request, installer: Installer, confinement: Confinement) -> None:
+    """Raise `LaunchError` where installations may not reach the registries that a request is fetched from."""
+    needed = NPM if installer == "npm" else PYPI
+    if needed not in confinement.sets:
+        raise LaunchError(
+            f"{request.shown} was not installed: the network of the profile 'install' has no {needed}",
+            remedy=f'Let it have that (network = {{ allow = ["{needed}"] }}), or install the package yourself.',
+            retryable=False,
+        )
 
 
 def _found(shelf: Shelf, request: Request, around: Surroundings) -> Installed | None:

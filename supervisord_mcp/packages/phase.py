@@ -19,13 +19,12 @@ from supervisord_mcp.runtimes.base import ExitStatus, LaunchSpec, Mount, Network
 from supervisord_mcp.runtimes.egress.plan import PROXY_URL
 from supervisord_mcp.runtimes.limits import Limits
 from supervisord_mcp.runtimes.roots import runtime_roots
+from supervisord_mcp.runtimes.seccomp import Policy
 
 #: What the install sandbox is called; no server can be.
 NAME = "@install"
 _LINES = 40
 _LINE_LENGTH = 500
-#: Package managers work on many files with many threads at once, and may compile.
-_LIMITS = Limits(memory=2 << 30, pids=512, nofile=8192, tmp=1 << 30)
 _BREAK = re.compile(rb"[\r\n]+")
 
 
@@ -41,14 +40,29 @@ class Grants:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What an installation happens in: where, with which programs, and who is told.
+class Confinement:
+    """What holds every installation, whichever server it is for: its limits, and what it may ask of the kernel.
 
-    ``environ`` is the daemon's environment with that of the server over it; of both only settings of installers are
-    used. ``installing`` is called when an installation waits and again when it begins.
+    ``sets`` are those of registries that it reaches (``@npm``, ``@pypi``), ``rules`` are hosts beside them.
+    """
+
+    limits: Limits
+    seccomp: Policy
+    sets: tuple[str, ...]
+    rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an installation happens in: where, with which programs, how it is held, and who is told.
+
+    ``confinement`` is asked for it when something is installed, and may raise `SmcpError`. ``environ`` is the daemon's
+    environment with that of the server over it; of both only settings of installers are used. ``installing`` is called
+    when an installation waits and again when it begins.
     """
 
     runtime: Runtime
+    confinement: Callable[[], Confinement]
     find: steps.Find
     path: str
     home: str
@@ -91,7 +105,7 @@ async def carry_out(task: Task, around: Surroundings, progress: Callable[[str], 
 
 
 def _spec(task: Task, settings: Settings, around: Surroundings) -> LaunchSpec:
-    writable = tuple(map(str, task.writable))
+    writable, confinement = tuple(map(str, task.writable)), around.confinement()
     files, mounts, network = settings.files, settings.mounts, _network(task, around.runtime)
     own = dict(settings.env) if network == "host" else settings.without_proxies()
     if isinstance(network, Egress):
@@ -119,7 +133,8 @@ def _spec(task: Task, settings: Settings, around: Surroundings) -> LaunchSpec:
         read_only=tuple(sorted(roots | set(files))),
         mounts=(*(Mount(place, "rw") for place in writable), *mounts),
         network=network,
-        limits=_LIMITS,
+        seccomp=confinement.seccomp,
+        limits=confinement.limits,
     )
 
 

@@ -48,7 +48,6 @@ class Resolved:
     network: str | tuple[str, ...]
     mounts: tuple[tuple[str, str, str], ...]
     limits: tuple[tuple[str, float | None], ...] = ()
-    as_root: bool = False
     profile: str = ""
     seccomp: tuple[str, ...] = ()
     era: str = "legacy"
@@ -129,7 +128,6 @@ def digest(resolved: Resolved) -> str:
         resolved.era,
         resolved.capabilities,
         list(map(list, resolved.limits)),
-        resolved.as_root,
         resolved.profile,
         list(resolved.seccomp),
     ]

@@ -1,17 +1,21 @@
 """What a server asks a host (sampling, elicitation, roots), in words of the host's revision (protocol.md 1.5, 6.5).
 
 - `older_params`: the parameters of a real request for a host of the handshake era, whoever asks;
-- `input_request`: a handshake server's request as an entry of ``inputRequests`` for a host of 2026-07-28.
+- `input_request`: a handshake server's request as an entry of ``inputRequests`` for a host of 2026-07-28;
+- `without_context` and `entry_within`: no context of a sampling for a host that did not declare it (1.2).
 
 Parameters that need no change are returned as the very object that was given.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
-from supervisord_mcp.protocol import content, jsonrpc
+from supervisord_mcp.protocol import content, jsonrpc, mcp
 from supervisord_mcp.protocol.catalogue import array_text, items_of
 from supervisord_mcp.protocol.jsonrpc import Members, Text
 
@@ -43,6 +47,32 @@ def input_request(method: str, params: Text | None) -> bytes:
     if members or method != "roots/list":
         entry["params"] = jsonrpc.object_text(members)
     return jsonrpc.object_text(entry)
+
+
+def without_context(params: Text, capabilities: Mapping[str, Any], version: str = mcp.NEWEST_MODERN) -> Text:
+    """Given the parameters of a sampling request, return them for a host with these capabilities (protocol.md 1.2).
+
+    Without ``sampling.context`` a server must not ask for the context of other servers, which is left out: none is
+    what is meant by nothing. Revisions before 2025-11-25 have no such capability, and their hosts decide themselves.
+    """
+    if version < _MODES:
+        return params
+    declared = capabilities.get("sampling")
+    members = jsonrpc.members_of(params)
+    wanted = jsonrpc.string_of(members.pop("includeContext", None))
+    if wanted in (None, "none") or (isinstance(declared, dict) and "context" in declared):
+        return params
+    return jsonrpc.object_text(members)
+
+
+def entry_within(entry: Text, capabilities: Mapping[str, Any]) -> Text:
+    """Given an entry of ``inputRequests``, return it for a request that declares these capabilities."""
+    members = jsonrpc.members_of(entry)
+    params = members.get("params")
+    if params is None or jsonrpc.string_of(members.get("method")) != "sampling/createMessage":
+        return entry
+    told = without_context(params, capabilities)
+    return entry if told is params else jsonrpc.object_text({**members, "params": told})
 
 
 def _elicitation(params: Text, version: str, elicitation: str | None) -> Text:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from supervisord_mcp.protocol import jsonrpc
-from supervisord_mcp.protocol.commands import SessionKey, ToSession
+from supervisord_mcp.protocol.commands import SessionKey, ToSession, Weight
 from supervisord_mcp.protocol.lists import KnownLists
 from supervisord_mcp.protocol.mcp import Era
 
@@ -32,6 +32,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     A host of the modern era, which alone is noted in ``era``, has no handshake: its ``version``, ``capabilities`` and
     ``client`` are those of its last request.
+
+    ``listens`` are its listens that were acknowledged: their parameters, by the JSON text of their ids.
+
+    ``told`` are the server's capabilities in the answer to `initialize`; None where that was answered before anything
+    was known of the server (`anteroom`), so that what the first child offers is taken for it (`promises`).
     """
 
     version: str = ""
@@ -43,6 +48,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     asked: int = 0
     era: Era | None = None
     asking: str | None = None
+    told: dict[str, Any] | None = None
+    listens: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -64,7 +71,8 @@ class Attachment:
     """One host at one instance. ``open`` maps its unanswered ids to upstream ids (None: not sent upstream yet).
 
     ``era`` is that of its first message which is not ``server/discover``, None until then (protocol.md 6.9). ``asking``
-    is the id of its `initialize`.
+    is the id of its `initialize`. ``principal`` is who it is (protocol.md 6.5 step 4, 6.7): the user of a local host.
+    Server and workspace need not be part of it, for what is kept for a principal is kept by one instance.
     """
 
     key: SessionKey
@@ -79,6 +87,8 @@ class Attachment:
     era: Era | None = None
     lists: KnownLists = field(default_factory=KnownLists)
     asking: bytes | None = None
+    principal: str = ""
+    told: dict[str, Any] | None = None
 
     # The handshake
 
@@ -86,6 +96,11 @@ class Attachment:
     def greeted(self) -> bool:
         """Whether the handshake was asked for, so that other requests may follow."""
         return self.greeting is not Greeting.NONE
+
+    @property
+    def answered(self) -> bool:
+        """Whether the handshake was answered, so that the host relies on what it was told."""
+        return self.greeting in (Greeting.ANSWERED, Greeting.DONE)
 
     @property
     def done(self) -> bool:
@@ -111,10 +126,11 @@ class Attachment:
         """The handshake was answered with an error: the host may try again."""
         self.greeting = Greeting.NONE
 
-    def state(self, uris: list[str]) -> State:
-        """Return what is worth keeping; ``uris`` are the host's subscriptions."""
+    def state(self, uris: list[str], listens: dict[str, dict[str, Any]]) -> State:
+        """Return what is worth keeping; ``uris`` are the host's subscriptions, ``listens`` its listens."""
         if self.era == "modern":
-            return State(version=self.version, capabilities=self.capabilities, client=self.client, era="modern")
+            said = (self.version, self.capabilities, self.client)
+            return State(version=said[0], capabilities=said[1], client=said[2], era="modern", listens=listens)
         if not self.greeted:
             return State()
         asking = None if self.done or self.asking is None else self.asking.decode()
@@ -127,16 +143,18 @@ class Attachment:
             uris=uris,
             asked=self.asked,
             asking=asking,
+            told=self.told,
         )
 
     @classmethod
-    def restored(cls, key: SessionKey, state: State) -> Attachment:
+    def restored(cls, key: SessionKey, state: State, principal: str = "") -> Attachment:
         """Given the kept state of a session, return its attachment to a new daemon's instance."""
         greeting, era = Greeting.NONE, state.era
         if state.version and era != "modern":
             greeting, era = Greeting.DONE if state.initialized else Greeting.ANSWERED, "legacy"
         kept = (state.version, state.capabilities, state.client, state.level, state.asked)
-        return cls(key, greeting, *kept, era=era, lists=KnownLists(former=True))
+        lists = KnownLists(former=True)
+        return cls(key, greeting, *kept, era=era, lists=lists, principal=principal, told=state.told)
 
     # Answers
 
@@ -174,10 +192,16 @@ class Attachment:
     # Lists
 
     def list_changed(self, kind: str) -> list[ToSession]:
-        """A list changed: tell the host, once until it asks for that list again (pitfall 29)."""
-        if self.greeting not in (Greeting.ANSWERED, Greeting.DONE):
+        """A list changed: tell the host, once until it asks for that list again (pitfall 29).
+
+        Only of lists that it knows of: where it was not told that there are prompts, it is not told of theirs (6.4).
+        """
+        if not self.answered:
             return []  # what it asks for later is new anyway
+        if self.told is not None and kind not in self.told:
+            return []
         return [self._list_changed(kind)] if self.lists.changed(kind, self.done) else []
 
     def _list_changed(self, kind: str) -> ToSession:
-        return ToSession(self.key, jsonrpc.notification_line(f"notifications/{kind}/list_changed"))
+        line = jsonrpc.notification_line(f"notifications/{kind}/list_changed")
+        return ToSession(self.key, line, Weight.REPEATED)

@@ -210,6 +210,8 @@ class Callbacks:
             self._remember(params, host.key)
         if raw is not None and message.method in _WORDED and not (needed == "elicitation" and _takes_urls(host)):
             raw = asking.older_params(message.method, raw, host.version)
+        if raw is not None and needed == "sampling":
+            raw = asking.without_context(raw, host.capabilities, host.version)
         token = jsonrpc.members_of(params.get("_meta")).get("progressToken")
         question = Question(
             host.key,

@@ -19,9 +19,13 @@ SessionKey = int
 
 
 class Weight(Enum):
-    """How much a message to a host matters when the host does not read."""
+    """How much a message to a host matters when the host does not read (protocol.md 6.1 D9).
+
+    REPEATED says that something changed: it matters once, as long as the host has not read it.
+    """
 
     MUST = "must"
+    REPEATED = "repeated"
     DROPPABLE = "droppable"
 
 
@@ -130,6 +134,14 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Parted:
+    """A host is let go, with the reason: its session ends, and it is to connect anew."""
+
+    session: SessionKey
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something for the server's log: noise on stdout, an answer nobody waits for, a request that was refused."""
 
@@ -152,5 +164,6 @@ Command = (
     | Health
     | Alarm
     | Moved
+    | Parted
     | Note
 )

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Raw
 
-from supervisord_mcp.protocol import conversion, jsonrpc, mcp, requests
+from supervisord_mcp.protocol import conversion, jsonrpc, mcp, promises, requests
 from supervisord_mcp.protocol.alarms import Alarms
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.attribution import asks_back
@@ -22,6 +22,7 @@ from supervisord_mcp.protocol.commands import (
     SessionKey,
     ToServer,
     ToSession,
+    Weight,
 )
 from supervisord_mcp.protocol.discovery import Discovery, Ways
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
@@ -142,14 +143,15 @@ class Conversation:
         self.crowded = False
         self.level: str | None = None
         self.subscriptions = Subscriptions()
-        self.tasks = Tasks()
+        self.tasks = Tasks(self.alarms)
         self._task_lists = TaskLists(self.tasks, self)
         self.callbacks = Callbacks(self.sessions, self.pending, self.tasks, relay)
         shared = self.callbacks.shared
         self.moves = Moves(self.sessions, self.callbacks.ask, self.alarms, None if shared is None else shared.profile)
-        #: Set by the multiplexer, which knows all parts.
+        #: Set by the multiplexer, which knows all parts. ``part`` ends a session, for which it is given the reason.
         self.bridge: Bridge
         self.modern_hosts: ModernSide
+        self.part: Callable[[SessionKey, str], list[Command]]
         self.discovery = Discovery(server, Ways(self.ask, self.announce, self.alarms, self._welcome), known)
         self._special: dict[str, Forward] = {
             "server/discover": self._forward_discover,
@@ -313,7 +315,7 @@ class Conversation:
         """Answer `initialize` from what the server said, in words of the host's revision."""
         handshake = self.discovery.handshake
         assert handshake is not None
-        told = mcp.server_capabilities(self.discovery.capabilities, attachment.version)
+        told = attachment.told = mcp.server_capabilities(self.discovery.capabilities, attachment.version)
         said = jsonrpc.members_of(handshake)
         if "serverInfo" in said:
             said["serverInfo"] = Raw(conversion.older_implementation(said["serverInfo"], attachment.version))
@@ -327,6 +329,19 @@ class Conversation:
         changes = attachment.welcomed()
         answer = self.succeed(attachment, identity, result)
         return [Remember(attachment.key), *answer, *changes, *self.raise_level()]
+
+    def compare_offers(self) -> list[Command]:
+        """A child is ready: end the sessions of hosts that were told of more than it offers (6.8 step 4)."""
+        commands: list[Command] = []
+        for attachment in [attachment for attachment in self.sessions.values() if attachment.answered]:
+            offered = mcp.server_capabilities(self.discovery.capabilities, attachment.version)
+            if attachment.told is None:
+                attachment.told = offered
+                commands.append(Remember(attachment.key))
+            elif missing := promises.lacking(attachment.told, offered):
+                text = f"server '{self.server}' does not offer {', '.join(missing)} any more, as this host was told"
+                commands += self.part(attachment.key, f"{text}; reconnect it, so that the host learns what it offers")
+        return commands
 
     def announce(self, kind: str, asked: bool | None = None) -> list[Command]:
         """Tell hosts that a list changed: all, or those that have (or have not) asked the running child for it."""
@@ -433,7 +448,7 @@ class Conversation:
         line = jsonrpc.encode(message.members)
         hosts = sorted(holder for holder in holders if not isinstance(holder, ListenKey))
         listens = [holder for holder in holders if isinstance(holder, ListenKey)]
-        commands: list[Command] = [ToSession(key, line) for key in hosts]
+        commands: list[Command] = [ToSession(key, line, Weight.REPEATED) for key in hosts]
         return [*commands, *self.modern_hosts.listening.updated(listens, message)] if listens else commands
 
     def unsubscribe_upstream(self, uri: str) -> list[Command]:

@@ -117,17 +117,18 @@ def older_implementation(implementation: Text, version: str) -> Text:
     return _without(implementation, _IMPLEMENTATION, version)
 
 
-def error_to_modern(error: Text) -> Text:
+def error_to_modern(error: Text, *, lacks_pages: bool = False) -> Text:
     """Given an error of a handshake server, return it for a host of 2026-07-28 (protocol.md 1.6; pitfall 41).
 
-    `URL_ELICITATION_REQUIRED` becomes the error for a host that lacks the capability; where it has it, ask
-    `url_requests` first.
+    `URL_ELICITATION_REQUIRED` becomes the error for a request that may ask for pages if only its client declared them,
+    which ``lacks_pages`` says. Else no capability would help: the server named none (`url_requests`), or the request is
+    none that may ask (pitfall 32), and the fault is the server's.
     """
     members = jsonrpc.members_of(error)
     code = jsonrpc.value_of(members.get("code"))
     if code == RESOURCE_NOT_FOUND:
         return jsonrpc.object_text({**members, "code": jsonrpc.text_of(jsonrpc.INVALID_PARAMS)})
-    if code == URL_ELICITATION_REQUIRED:
+    if code == URL_ELICITATION_REQUIRED and lacks_pages:
         data = jsonrpc.text_of({"requiredCapabilities": {"elicitation": {"url": {}}}})
         code_text = jsonrpc.text_of(MISSING_CLIENT_CAPABILITY)
         return jsonrpc.object_text({**members, "code": code_text, "data": data})

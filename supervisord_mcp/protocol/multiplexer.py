@@ -14,7 +14,7 @@ from supervisord_mcp.protocol import jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import Attachment, State
 from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.catalogue import Catalogue
-from supervisord_mcp.protocol.commands import Command, Demand, Remember, SessionKey
+from supervisord_mcp.protocol.commands import Command, Demand, Parted, Remember, SessionKey
 from supervisord_mcp.protocol.conversation import Conversation, Entropy
 from supervisord_mcp.protocol.downstream import Downstream
 from supervisord_mcp.protocol.eras.modern_child import ModernChild
@@ -35,6 +35,7 @@ class Multiplexer:
         self._talk = Conversation(server, relay=relay, known=known, entropy=entropy)
         self._talk.bridge = bridge = ModernChild(self._talk)
         self._modern = ModernHosts(self._talk, bridge.cache)
+        self._talk.part = self._part
         self._downstream = Downstream(self._talk, self._modern)
         self._upstream = Upstream(self._talk)
 
@@ -70,13 +71,14 @@ class Multiplexer:
 
     @property
     def busy(self) -> bool:
-        """Whether anything keeps the child from being idle: a request, a callback, a subscription, a task."""
+        """Whether anything keeps the child from being idle: a request, a callback, a subscription, a task, a retry."""
         talk = self._talk
         return bool(
             talk.held
             or talk.callbacks
             or talk.bridge
             or self._modern.tunnels.busy
+            or self._modern.parking
             or talk.subscriptions
             or talk.tasks
             or any(pending.session is not None for pending in talk.pending.values())
@@ -104,7 +106,7 @@ class Multiplexer:
 
     def state(self, key: SessionKey) -> State:
         """Return what is worth keeping of a session over a death of the daemon."""
-        return self._talk.sessions[key].state(self._talk.subscriptions.of(key))
+        return self._talk.sessions[key].state(self._talk.subscriptions.of(key), self._modern.kept(key))
 
     def from_session(self, key: SessionKey, line: bytes | Oversized) -> list[Command]:
         """A host sent a line."""
@@ -118,16 +120,18 @@ class Multiplexer:
         """The time of an `Alarm` has come."""
         return self._talk.alarms.rang(serial)
 
-    def attach(self, key: SessionKey, state: State | None = None) -> list[Command]:
-        """A host is there; ``state`` is what it had before the daemon was restarted."""
+    def attach(self, key: SessionKey, state: State | None = None, principal: str = "") -> list[Command]:
+        """A host is there, of this principal; ``state`` is what it had before the daemon was restarted."""
         if state is None:
-            self._talk.sessions[key] = Attachment(key)
+            self._talk.sessions[key] = Attachment(key, principal=principal)
             return []
-        self._talk.sessions[key] = Attachment.restored(key, state)
+        attachment = self._talk.sessions[key] = Attachment.restored(key, state, principal)
         self._talk.subscriptions.restore(key, state.uris)
+        commands = self._modern.restore(attachment, state.listens)
         if self._talk.ready:
-            return [*self._talk.replay_subscriptions(), *self._talk.raise_level()]
-        return [Demand()] if state.uris else []
+            commands += self._talk.compare_offers()
+            return [*commands, *self._talk.replay_subscriptions(), *self._talk.raise_level()]
+        return [*commands, Demand()] if state.uris or self._modern.wants_child(key) else commands
 
     def detach(self, key: SessionKey) -> list[Command]:
         """A host is gone: cancel what it waits for, answer what it was asked, let go of what it held (pitfall 12)."""
@@ -143,6 +147,11 @@ class Multiplexer:
             commands += self._talk.unsubscribe_upstream(uri)
         self._talk.tasks.leave(attachment)
         return commands + self._talk.raise_level()
+
+    def _part(self, key: SessionKey, text: str) -> list[Command]:
+        """End the session of a host: answer what it waits for with the reason, and let it go."""
+        failed = self.fail_session(key, text, {"reason": "server_changed"})
+        return [*failed, *self.detach(key), Parted(key, text)]
 
     def fail_session(self, key: SessionKey, text: str, data: Any = None) -> list[Command]:
         """Answer everything a host waits for with an error; it stays attached."""

@@ -2,6 +2,7 @@
 
 A request may have been executed, so it is never sent twice: its host gets an error. `initialize` executes nothing, and
 a host that gets an error for it may give the server up; so it is heard again, and answered as if nothing had happened.
+A listen that was acknowledged is open because it is to be, and goes on like the subscriptions of older hosts.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
@@ -39,7 +41,10 @@ def resume(pending: Sequence[bytes], unprocessed: Sequence[bytes], state: State)
     if state.asking is not None and state.asking.encode() in pending:
         greeting = state.asking.encode()
         lines = [_handshake(greeting, state), *([_INITIALIZED] if state.initialized else [])]
-    lost = [identity for identity in pending if identity != greeting]
+    listens = {text: wanted for text, wanted in state.listens.items() if text.encode() in pending}
+    state = msgspec.structs.replace(state, listens=listens)
+    kept = [*(text.encode() for text in listens), *([] if greeting is None else [greeting])]
+    lost = [identity for identity in pending if identity not in kept]
     begun = bool(state.version)
     for line in unprocessed:
         try:
@@ -51,7 +56,7 @@ def resume(pending: Sequence[bytes], unprocessed: Sequence[bytes], state: State)
         elif message.method == "initialize" and not begun and greeting is None and message.id not in lost:
             greeting = message.id
             lines.append(line)
-        elif message.id != greeting and message.id not in lost:
+        elif message.id != greeting and message.id not in lost and message.id not in kept:
             lost.append(message.id)
     return Resumption(tuple(lost), tuple(lines), greeting, state if begun and greeting is None else None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -130,7 +131,7 @@ class Subscriptions:
         del self._by_uri[uri]
         return entry.confirmed
 
-    def restore(self, session: SessionKey, uris: list[str]) -> None:
+    def restore(self, session: Holder, uris: Iterable[str]) -> None:
         """Take over what a host held before the daemon was restarted."""
         for uri in uris:
             self._by_uri.setdefault(uri, Subscription()).holders.add(session)

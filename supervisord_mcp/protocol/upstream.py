@@ -163,9 +163,8 @@ class Upstream:
         if result is None:
             return []
         if pending.augmented:
-            self._talk.tasks.created(pending, result, upstream)
-        else:
-            self._talk.note_page(attachment, pending.method, jsonrpc.members_of(result))
+            return self._talk.tasks.created(pending, result, upstream)
+        self._talk.note_page(attachment, pending.method, jsonrpc.members_of(result))
         return []
 
     def _read(self, followed: list[Command]) -> list[Command]:
@@ -179,7 +178,8 @@ class Upstream:
 
     def _resume(self) -> list[Command]:
         """The child is ready: it gets what hosts had set, then what was held for it, in order."""
-        commands = [*self._talk.raise_level(), *self._talk.replay_subscriptions()]
+        commands = self._talk.compare_offers()
+        commands += [*self._talk.raise_level(), *self._talk.replay_subscriptions()]
         commands += self._talk.modern_hosts.child_ready()
         for held in self._talk.held.take():
             attachment, message = self._talk.sessions[held.session], held.message

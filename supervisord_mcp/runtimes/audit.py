@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes import seccomp, syscalls
 from supervisord_mcp.runtimes.base import LaunchSpec
 from supervisord_mcp.runtimes.bpf import Answer, Switch, decide
@@ -121,8 +122,14 @@ class Auditor:
         threading.Thread(target=self._listen, name="audit", daemon=True).start()
 
     def install(self) -> None:
-        """Filter this thread and what it starts, and listen. Raise `OSError`."""
-        self._listener = install(self._program, listen=True)
+        """Filter this thread and what it starts, and listen. Raise `IsolationError` where that cannot be."""
+        try:
+            self._listener = install(self._program, listen=True)
+        except OSError as error:
+            raise IsolationError(
+                f"server {self._server} was not started: its system calls cannot be audited: {error.strerror}",
+                remedy="Leave `audit` of its `seccomp` off, or run Linux 5.5 or newer with CONFIG_SECCOMP_FILTER.",
+            ) from error
         self._installed.set()
 
     def enforce(self) -> None:
@@ -231,7 +238,7 @@ def auditor_of(spec: LaunchSpec, policy: seccomp.Policy, report: Report) -> Audi
 
 
 def spawn_audited(program: Program, auditor: Auditor) -> Spawned:
-    """Start a program whose calls an auditor answers for. Raise as `spawn` does, and `OSError` without a filter."""
+    """Start a program whose calls an auditor answers for. Raise as `spawn`, and `IsolationError` without a filter."""
 
     def confine() -> None:
         if program.confine is not None:

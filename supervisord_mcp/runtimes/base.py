@@ -45,8 +45,6 @@ class LaunchSpec:
     variable ``SMCP_INSTANCE`` (the runtime adds it), by which every process of the tree can be found again.
     ``read_only`` are the directories that the command itself needs (interpreter, virtual environment, package cache).
     ``network`` may be an `Egress`: only what its rules name is reached then.
-    ``as_root`` is for a server that is given files of root: a daemon run by root lets it run as root, not as a user of
-    its own, who could not work on them.
     ``seccomp`` is which system calls it may make, where the runtime can tell.
     """
 
@@ -60,7 +58,6 @@ class LaunchSpec:
     network: Network | Egress = "none"
     seccomp: Policy = BASE
     limits: Limits = DEFAULTS
-    as_root: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from supervisord_mcp.egress.rules import Egress
-from supervisord_mcp.errors import IsolationError, LaunchError
+from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls
 from supervisord_mcp.runtimes.audit import Report, auditor_of, ignore, spawn_audited
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
@@ -35,7 +35,8 @@ from supervisord_mcp.runtimes.egress.furnishing import Furnish, Furnisher
 from supervisord_mcp.runtimes.egress.plan import proxy_environment
 from supervisord_mcp.runtimes.egress.proxy import Surroundings
 from supervisord_mcp.runtimes.handover import GATE, Blocked, failed, hand_over
-from supervisord_mcp.runtimes.identity import Identities, Identity, may_write
+from supervisord_mcp.runtimes.identity import Identities, Identity
+from supervisord_mcp.runtimes.lending import as_borrower, lend
 from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces
 from supervisord_mcp.runtimes.passage import way
 from supervisord_mcp.runtimes.placeholders import Held, Placeholders
@@ -86,7 +87,8 @@ class BwrapRuntime(Runtime):
     ) -> None:
         """``path`` is where bubblewrap is searched instead of in the daemon's PATH, ``groups`` the daemon's cgroups.
 
-        ``identities`` are the users that servers of a daemon run by root have; nobody else can give them any.
+        ``identities`` are the users that servers of a daemon run by root have: none of them is ever root. Nobody else
+        can give them any.
         ``around`` is what egress needs of the daemon, ``denied`` is told what audited servers are refused.
         """
         #: Makes what protected paths are mounted on.
@@ -94,7 +96,7 @@ class BwrapRuntime(Runtime):
         self._furnisher = Furnisher(around or Surroundings())
         self._path = path
         self._denied = denied
-        self._identities = identities if os.geteuid() == 0 else None
+        self._identities = (identities or Identities()) if os.geteuid() == 0 else None
         self._groups = groups
         self._program: _Program | None = None
         self._tried: tuple[int, int, int] | None = None
@@ -157,7 +159,12 @@ class BwrapRuntime(Runtime):
 
     def available(self) -> Available:
         """Return the means for limits that a sandbox has on this machine. Raise `IsolationError` without bubblewrap."""
-        return self._means(os.geteuid() != 0 or self._identities is not None)
+        return means(
+            self._groups,
+            own_users=counts_for_namespaces(os.uname().release),
+            places=True,
+            sized=self._find().features.size,
+        )
 
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
@@ -180,14 +187,13 @@ class BwrapRuntime(Runtime):
 
     async def _launch(self, spec: LaunchSpec, furnish: Furnish, held: Held) -> Child:
         program = self._find()
-        identity = None if spec.as_root else self.identity(spec.name)
-        available = self._means(os.geteuid() != 0 or identity is not None)
-        restraint = Restraint(spec, available, self._groups, identity)
-        if identity is not None:
-            _check_writable(spec, identity)
+        identity = self.identity(spec.name)
+        restraint = Restraint(spec, self.available(), self._groups, identity)
         with Descriptors() as descriptors:
             by_descriptor = program.features.bind_fd
             built, opened = open_sources(_built(spec, program), descriptors, by_descriptor=by_descriptor)
+            loans = lend(spec, identity, descriptors)
+            spec = as_borrower(spec, loans)
             info = descriptors.pipe_from_child()
             block = descriptors.pipe_to_child()
             outer, inner = _divided(_with_proxy(spec))
@@ -200,15 +206,14 @@ class BwrapRuntime(Runtime):
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
             user, group = (None, None) if identity is None else (identity.uid, identity.gid)
             shown = (*spec.read_only, *(mount.path for mount in spec.mounts))
-            with way((program.path, *program.libraries, *shown), identity):
+            with way((program.path, *program.libraries, *shown), identity, loans):
                 started = Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group)
                 spawned = spawn(started) if auditor is None else spawn_audited(started, auditor)
             child = ProcessChild(spawned, spec.marker, _server_status)
             child.attach(held)
             if auditor is not None:
                 child.attach(auditor)
-            if os.geteuid() == 0:
-                child.user = "root" if identity is None else str(identity.uid)
+            child.user = "" if identity is None else str(identity.uid)
             descriptors.close_inherited()
             try:
                 child.attach(Sentry(opened, child.end))
@@ -225,15 +230,6 @@ class BwrapRuntime(Runtime):
                     await child.aclose()
                 raise
         return child
-
-    def _means(self, mortal: bool) -> Available:
-        return means(
-            self._groups,
-            # To the kernel, the processes of root are never too many.
-            own_users=mortal and counts_for_namespaces(os.uname().release),
-            places=True,
-            sized=self._find().features.size,
-        )
 
     def _find(self) -> _Program:
         """Return the installed bubblewrap. Raise `IsolationError` where there is none that can be trusted."""
@@ -257,17 +253,6 @@ class BwrapRuntime(Runtime):
             needed = (libraries,) if os.path.isdir(libraries) else ()
             self._program = _Program(path, identity, _features(path), needed)
         return self._program
-
-
-def _check_writable(spec: LaunchSpec, identity: Identity) -> None:
-    for path in (mount.path for mount in spec.mounts if mount.access == "rw" and not mount.pinned):
-        if not may_write(path, identity):
-            allow = f"u:{identity.uid}:rwX"
-            raise LaunchError(
-                f"server {spec.name} runs as user {identity.uid}, who may not write {path}",
-                remedy=f"Allow it: setfacl -R -m {allow} -m d:{allow} {shlex.quote(path)}",
-                retryable=False,
-            )
 
 
 def _server_status(status: ExitStatus) -> ExitStatus:

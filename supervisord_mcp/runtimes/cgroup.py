@@ -28,6 +28,8 @@ _PERIOD = 100_000
 #: How long the processes of a dead daemon may take to end once they are killed.
 _LEFTOVER_SECONDS = 2.0
 
+_REMEDY = "Run the daemon where it may make control groups (systemd: Delegate=yes)."
+
 
 class Group:
     """The group of one child, with a directory in each hierarchy that it needs. Made by `Groups.make`."""
@@ -43,7 +45,7 @@ class Group:
         for place in self._places:
             _write(f"{place}/cgroup.procs", str(pid))
             if pid not in processes(place):
-                raise IsolationError(f"cgroup {place}: process {pid} is not in it")
+                raise IsolationError(f"cgroup {place}: process {pid} is not in it", remedy=_REMEDY)
 
     def members(self) -> list[int]:
         """Return the processes that are in the group now."""
@@ -301,7 +303,7 @@ def _write(path: str, value: str) -> None:
 def _failure(path: str, error: OSError) -> IsolationError:
     return IsolationError(
         f"cgroup {path}: {error.strerror}",
-        remedy="Run the daemon where it may make control groups (systemd: Delegate=yes).",
+        remedy=_REMEDY,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from supervisord_mcp.runtimes import syscalls
 from supervisord_mcp.runtimes.bpf import Answer, Decision, Switch
-from supervisord_mcp.runtimes.seccomp import ALLOW, KILL, NOTIFY, Policy, decisions
+from supervisord_mcp.runtimes.seccomp import ALLOW, KILL, MODES, NOTIFY, Policy, decisions
 from supervisord_mcp.runtimes.syscalls import Architecture
 
 _ERRNO = 0x00050000
@@ -22,6 +22,8 @@ _ARGUMENTS = {
     ("socket", 2): "protocol",
     ("socketpair", 0): "family",
     ("prctl", 0): "option",
+    **{(name, argument): "mode" for name, (argument, _) in MODES.items()},
+    **{(name, flags): "opened" for name, (_, flags) in MODES.items() if flags is not None},
 }
 _VALUES = {
     ("family", 1): "AF_UNIX",
@@ -37,7 +39,11 @@ _VALUES = {
     ("command", 0x5423): "TIOCSETD",
     ("option", 35): "PR_SET_MM",
     ("flags", 0): "no CLONE_NEW* flag",
+    ("mode", 0): "without set-user-id and set-group-id",
+    ("opened", 0): "and not made",
 }
+#: What is only looked at in part, which the name of the value says.
+_PARTLY = ("flags", "type", "mode", "opened")
 
 
 def filter_lines(policy: Policy, architecture: Architecture | None = None) -> tuple[str, ...]:
@@ -64,7 +70,7 @@ def _text(call: str, decision: Decision) -> str:
 
 def _cases(call: str, switch: Switch) -> Iterator[str]:
     argument = _ARGUMENTS.get((call, switch.argument), f"argument {switch.argument}")
-    named = argument if switch.mask == _WHOLE or argument in ("flags", "type") else f"{argument} & {switch.mask:#x}"
+    named = argument if switch.mask == _WHOLE or argument in _PARTLY else f"{argument} & {switch.mask:#x}"
     for value, decision in switch.cases:
         shown = _VALUES.get((argument, value), f"{value:#x}")
         what = _text(call, decision)

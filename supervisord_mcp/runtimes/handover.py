@@ -87,7 +87,7 @@ async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec,
         raise _not_visible(spec)
     if answer != b"ok\n":
         raise await failed(child, spec)
-    _verify(inner, spec)
+    _verify(inner, child.pid, spec)
     blocked.verify(inner)
     await _await_filter(inner, spec)
     await _say_go(child, spec, blocked.enforce)
@@ -107,8 +107,17 @@ async def pass_trial(
     child: ProcessChild, restraint: Restraint, spec: LaunchSpec, enforce: Callable[[], None] | None
 ) -> None:
     """Bring a gate that took its rights from itself to the point where it is the server, within its limits."""
-    await child.restrain(restraint, child.pid)
+    unlimited: IsolationError | None = None
+    try:
+        await child.restrain(restraint, child.pid)
+    except IsolationError as error:
+        if not _has_ended(child.pid):
+            raise
+        # It ended by itself: what it says about that is worth more.
+        unlimited = error
     match await _read(child.stdout):
+        case b"ok\n" if unlimited is not None:
+            raise unlimited
         case b"ok\n":
             pass
         case b"missing\n":
@@ -122,7 +131,10 @@ async def pass_trial(
             said = await _last_words(child)
             raise LaunchError(f"server {spec.name}: it ended before it began: {said or 'without a word'}")
     if not _is_filtered(child.pid) or _status(child.pid).get("NoNewPrivs") != "1":
-        raise IsolationError(f"server {spec.name} was not started: its system calls are not filtered")
+        raise IsolationError(
+            f"server {spec.name} was not started: its system calls are not filtered",
+            remedy="Run a kernel with CONFIG_SECCOMP_FILTER.",
+        )
     await _say_go(child, spec, enforce)
 
 
@@ -157,13 +169,20 @@ def _inner_pid(info: bytes) -> int | None:
         return None
 
 
-def _verify(inner: int, spec: LaunchSpec) -> None:
-    """Raise `IsolationError` if the first process of the sandbox shares a namespace that it must not share."""
+def _verify(inner: int, outer: int, spec: LaunchSpec) -> None:
+    """Raise `IsolationError` if the first process of the sandbox shares a namespace that it must not share.
+
+    Neither with the daemon nor with bubblewrap outside, which may have begun in other mounts than those of the daemon.
+    """
     wanted = (*_NAMESPACES, *(("net",) if spec.network != "host" else ()))
     try:
-        shared = [name for name in wanted if _namespace(inner, name) == _namespace(os.getpid(), name)]
+        others = {(pid, name): _namespace(pid, name) for pid in (os.getpid(), outer) for name in wanted}
+        shared = [name for name in wanted if _namespace(inner, name) in others.values()]
     except OSError as error:
-        raise IsolationError(f"server {spec.name}: its sandbox cannot be examined: {error.strerror}") from error
+        raise IsolationError(
+            f"server {spec.name}: its sandbox cannot be examined: {error.strerror}",
+            remedy="Check which bwrap is first in PATH.",
+        ) from error
     if shared:
         raise IsolationError(
             f"server {spec.name} was not started: bubblewrap shared its {', '.join(shared)} namespace",
@@ -184,6 +203,11 @@ async def _await_filter(inner: int, spec: LaunchSpec) -> None:
         f"server {spec.name} was not started: bubblewrap did not filter the system calls of its sandbox",
         remedy="Check which bwrap is first in PATH.",
     )
+
+
+def _has_ended(pid: int) -> bool:
+    entry = proctable.read_entry(pid)
+    return entry is None or entry.state == "Z"
 
 
 def _is_filtered(pid: int) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -92,10 +90,22 @@ def _is_delegated(directory: str) -> bool:
     if not all(os.path.exists(f"{directory}/{name}") for name in files):
         return False
     writable = (directory, *(f"{directory}/{name}" for name in files[1:]))
-    if not all(os.access(path, os.W_OK) for path in writable):
+    if not all(os.access(path, os.W_OK) for path in writable) or _is_kept(directory):
         return False
     # Processes of somebody else would have to be moved out of the way, and they are not ours to move.
     return is_root(directory) or set(processes(directory)) <= {os.getpid()}
+
+
+def _is_kept(directory: str) -> bool:
+    """Whether systemd did not delegate the group of a unit: to root it tells, and root may write there all the same.
+
+    It would end the whole unit, and this process with it, for the memory of one child.
+    """
+    try:
+        marks = {name.partition(".")[2] for name in os.listxattr(directory)} if os.geteuid() == 0 else set()
+    except OSError:
+        return False
+    return "invocation_id" in marks and "delegate" not in marks
 
 
 def _version_1(own: dict[str, str], mounts: list[_Mount]) -> Hierarchy | None:
@@ -149,18 +159,3 @@ def _plain(path: str) -> str:
 def _read(path: str) -> str:
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         return file.read()
-
-
-def in_own_group(argv: Sequence[str], environ: Mapping[str, str]) -> list[str] | None:
-    """Given the command of a daemon, return the command that starts it in a group of version 2 that is delegated to it.
-
-    None where that is not needed, or where the person has no service manager that could do it. The process, its
-    environment and its descriptors stay those of the command.
-    """
-    if detect() is not None:
-        return None
-    runtime = environ.get("XDG_RUNTIME_DIR", "")
-    program = shutil.which("systemd-run", path=environ.get("PATH"))
-    if program is None or not runtime or not os.path.exists(f"{runtime}/systemd/private"):
-        return None
-    return [program, "--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes", "--", *argv]

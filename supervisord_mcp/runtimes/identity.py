@@ -85,15 +85,11 @@ def unreachable(path: str, identity: Identity) -> str | None:
     return None
 
 
-def may_write(path: str, identity: Identity) -> bool:
-    """Return whether a file or directory can be written by the identity, once it has got there."""
+def may(opened: int, identity: Identity, mode: int) -> bool:
+    """Return whether the identity may use what a descriptor stands for as ``mode`` says (`os.R_OK`…)."""
     answers: list[bool] = []
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        # The kernel answers for the real user, access lists included.
-        acting_as(identity, lambda: answers.append(os.access(f"/proc/thread-self/fd/{descriptor}", os.W_OK)))
-    finally:
-        os.close(descriptor)
+    # The kernel answers for the real user, access lists included.
+    acting_as(identity, lambda: answers.append(os.access(f"/proc/thread-self/fd/{opened}", mode)))
     return answers[0]
 
 

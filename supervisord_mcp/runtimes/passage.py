@@ -1,7 +1,8 @@
 """A way for another user to directories that are closed to it, such as a Python below /root, and to nothing else.
 
 bubblewrap looks for what it binds as the user of the server. So it starts in a mount namespace where each closed
-directory is covered by an empty one that leads only to the directories that were granted. Its root is the machine's.
+directory is covered by an empty one that leads only to the directories that were granted, and where what is lent to
+that user (see `lending`) is in its place. Its root is the machine's.
 """
 
 from __future__ import annotations
@@ -10,29 +11,34 @@ import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes.identity import Identity, unreachable
+from supervisord_mcp.runtimes.openat2 import NO_MAGICLINKS, NO_SYMLINKS, open_path
 
 _CLONE_FS, _CLONE_NEWNS = 0x200, 0x20000
 _BIND, _REC, _SLAVE = 0x1000, 0x4000, 1 << 19
 _NOSUID_NODEV = 0x2 | 0x4
+# The same number on every architecture.
+_MOVE_MOUNT = 429
+_BY_DESCRIPTORS = 0x4 | 0x40
 
 
 def closed_paths(paths: Iterable[str], identity: Identity) -> dict[str, list[str]]:
     """Return the paths that a user cannot reach, by the directory that keeps it out."""
     found: dict[str, list[str]] = {}
-    for path in map(os.path.realpath, paths):
+    for path in dict.fromkeys(map(os.path.realpath, paths)):
         if (closed := unreachable(path, identity)) is not None:
             found.setdefault(closed, []).append(path)
     return found
 
 
-def open_passage(closed: dict[str, list[str]]) -> int:
+def open_passage(closed: dict[str, list[str]], lent: Mapping[str, int]) -> int:
     """Make a mount namespace in which paths can be reached; return its descriptor, which the caller closes.
 
-    Raise `IsolationError` where this process may not make one.
+    ``lent`` are detached mounts, each with the path that it is put at. Raise `IsolationError` where this process may
+    not make one.
     """
     if "/" in closed:
         raise IsolationError("the root directory is closed to other users", remedy="chmod o+x /")
@@ -41,7 +47,7 @@ def open_passage(closed: dict[str, list[str]]) -> int:
 
     def build() -> None:
         try:
-            opened.append(_build(closed))
+            opened.append(_build(closed, lent))
         except OSError as error:
             failures.append(error)
 
@@ -50,10 +56,10 @@ def open_passage(closed: dict[str, list[str]]) -> int:
     thread.start()
     thread.join()
     if failures:
+        paths = dict.fromkeys([*(path for paths in closed.values() for path in paths), *lent])
         raise IsolationError(
-            f"no way can be made to {', '.join(path for paths in closed.values() for path in paths)} for the user of"
-            f" a server: {failures[0].strerror}",
-            remedy=f"Let others pass through (chmod o+x {' '.join(closed)}), or give the daemon CAP_SYS_ADMIN.",
+            f"no way can be made to {', '.join(paths)} for the user of a server: {failures[0].strerror}",
+            remedy=f"Let others pass through (chmod o+x {' '.join(closed or lent)}), or give the daemon CAP_SYS_ADMIN.",
         )
     return opened[0]
 
@@ -79,16 +85,16 @@ def inside(passage: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def way(paths: Iterable[str], identity: Identity | None) -> Iterator[None]:
+def way(paths: Iterable[str], identity: Identity | None, lent: Mapping[str, int]) -> Iterator[None]:
     """Let what is started inside find paths that its user could not reach; without an identity nothing is changed.
 
-    Raise `IsolationError` where that cannot be.
+    ``lent`` are detached mounts, each with the path that it is put at. Raise `IsolationError` where that cannot be.
     """
     closed = {} if identity is None else closed_paths(paths, identity)
-    if not closed:
+    if not closed and not lent:
         yield
         return
-    passage = open_passage(closed)
+    passage = open_passage(closed, lent)
     try:
         with inside(passage):
             yield
@@ -96,7 +102,7 @@ def way(paths: Iterable[str], identity: Identity | None) -> Iterator[None]:
         os.close(passage)
 
 
-def _build(closed: dict[str, list[str]]) -> int:
+def _build(closed: dict[str, list[str]], lent: Mapping[str, int]) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     _check(libc.unshare(_CLONE_NEWNS))
     _mount(libc, "none", "/", "", _REC | _SLAVE)
@@ -109,6 +115,14 @@ def _build(closed: dict[str, list[str]]) -> int:
         finally:
             for descriptor in sources.values():
                 os.close(descriptor)
+    for path in sorted(lent, key=lambda path: path.split("/")):
+        # Whoever may write a directory on the way could put a link there meanwhile.
+        place = open_path(path, NO_SYMLINKS | NO_MAGICLINKS)
+        try:
+            words = (ctypes.c_int(lent[path]), b"", ctypes.c_int(place), b"")
+            _check(libc.syscall(_MOVE_MOUNT, *words, ctypes.c_uint(_BY_DESCRIPTORS)))
+        finally:
+            os.close(place)
     return os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 

@@ -33,7 +33,7 @@ _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM = ("/usr", "/nix/store", "/gnu/store")
 _ETC = (
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
-    # Certificates, but not the private keys beside them: to the kernel the sandbox of a daemon of root is still root.
+    # Certificates, but not the private keys beside them, which are the group's of some machines.
     *(
         "/etc/ssl/certs",
         "/etc/ssl/cert.pem",
@@ -114,7 +114,8 @@ def steps(spec: LaunchSpec, features: Features, *, as_root: bool) -> list[Step]:
     _check_directory(cwd, binds)
     built: list[Step] = [*_namespaces(features, spec), *_system(), *_etc(spec.network), ("--proc", "/proc")]
     if as_root:
-        # To the kernel the sandbox is still root, which owns these files: one of them names a program run by the host.
+        # Root owns these files, and one of them names a program that the machine runs. No sandbox is root, and to one
+        # that were, bubblewrap would leave them writable.
         built.append(("--ro-bind", "/proc/sys", "/proc/sys"))
     built.append(("--dev", "/dev"))
     built += _places(spec.limits, features)

@@ -70,6 +70,16 @@ _DENIED = (
 
 #: Calls that look for a file by its name: which argument is the name, and which one are the flags.
 OPENING: Mapping[str, tuple[int, int]] = {"open": (0, 1), "openat": (1, 2)}
+#: Calls that give a file its mode: which argument that is, and for those that only do where they make one, the flags.
+MODES: Mapping[str, tuple[int, int | None]] = {
+    **dict.fromkeys(("chmod", "fchmod", "creat", "mknod"), (1, None)),
+    **dict.fromkeys(("fchmodat", "fchmodat2", "mknodat"), (2, None)),
+    "open": (2, 1),
+    "openat": (3, 2),
+}
+_SET_ID = 0o6000
+#: O_CREAT, and what O_TMPFILE has beside O_DIRECTORY.
+_MAKING = 0o20000100
 _NEW_NAMESPACES = 0x7E020000
 #: Commands that put words into the terminal of whoever started the daemon, or change what it is.
 _TERMINAL = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C, "TIOCCONS": 0x541D, "TIOCSETD": 0x5423}
@@ -87,6 +97,8 @@ class Policy:
 
     ``userns`` allows namespaces of its own to a server that puts its parts into sandboxes, ``ptrace`` the tools of a
     debugger. ``deny`` names further calls, or ``prctl(PR_SET_MM)``. With ``audit`` what is refused is also reported.
+    ``lent`` is for a server that makes files which belong to somebody else: none gets the bit by which whoever runs it
+    is its owner.
     Raise `ValueError` for words that have no meaning.
     """
 
@@ -95,6 +107,7 @@ class Policy:
     ptrace: bool = False
     deny: frozenset[str] = frozenset()
     audit: bool = False
+    lent: bool = False
 
     def __post_init__(self) -> None:
         if strange := sorted(self.families - set(get_args(Family))):
@@ -106,7 +119,7 @@ class Policy:
     @property
     def words(self) -> tuple[str, ...]:
         """The policy in words of a configuration, the same for equal ones."""
-        switches = [name for name in ("userns", "ptrace", "audit") if getattr(self, name)]
+        switches = [name for name in ("userns", "ptrace", "audit", "lent") if getattr(self, name)]
         return (*sorted(self.families), *switches, *(f"-{name}" for name in sorted(self.deny)))
 
 
@@ -129,6 +142,9 @@ def decisions(policy: Policy) -> dict[str, Decision]:
         decided |= dict.fromkeys(("clone", "unshare", "setns", "chroot"), ALLOW)
     if policy.ptrace:
         decided |= dict.fromkeys(("ptrace", "process_vm_readv", "personality"), ALLOW)
+    if policy.lent:
+        # What openat2 is told no filter can read.
+        decided |= {"openat2": _MISSING, **{name: _mode(*places) for name, places in MODES.items()}}
     for name in sorted(policy.deny):
         if name in _PARTS:
             call, argument, value = _PARTS[name]
@@ -188,9 +204,16 @@ def describe(policy: Policy) -> tuple[str, ...]:
     words.append(f"debugging of other processes: {'allowed' if policy.ptrace else 'refused'}")
     if policy.deny:
         words.append(f"also refused: {', '.join(sorted(policy.deny))}")
+    if policy.lent:
+        words.append("set-user-id and set-group-id bits are refused: the files belong to somebody else")
     if policy.audit:
         words.append("what is refused is reported in the log of the server")
     return tuple(words)
+
+
+def _mode(argument: int, flags: int | None) -> Decision:
+    judged = Switch(argument, ((0, ALLOW),), _REFUSED, mask=_SET_ID)
+    return judged if flags is None else Switch(flags, ((0, ALLOW),), judged, mask=_MAKING)
 
 
 def _sockets(families: Iterable[Family]) -> Decision:

@@ -16,6 +16,8 @@ from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.openat2 import IN_ROOT, NO_MAGICLINKS, NO_SYMLINKS, open_path
 from supervisord_mcp.runtimes.sandbox import Bound, Step
 
+_REMEDY = "Check which bwrap is first in PATH."
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -57,7 +59,9 @@ def verify_sources(inner: int, opened: Sequence[Opened]) -> None:
     try:
         root = os.open(f"/proc/{inner}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise IsolationError(f"the files of the sandbox cannot be examined: {error.strerror}") from error
+        raise IsolationError(
+            f"the files of the sandbox cannot be examined: {error.strerror}", remedy=_REMEDY
+        ) from error
     try:
         for each in opened:
             _verify(root, each)
@@ -85,7 +89,9 @@ def _verify(root: int, opened: Opened) -> None:
     try:
         descriptor = open_path(target.lstrip("/"), IN_ROOT | NO_MAGICLINKS, root)
     except OSError as error:
-        raise IsolationError(f"the sandbox does not show {target} as it was told to: {error.strerror}") from error
+        raise IsolationError(
+            f"the sandbox does not show {target} as it was told to: {error.strerror}", remedy=_REMEDY
+        ) from error
     try:
         status = os.fstat(descriptor)
         if (status.st_dev, status.st_ino) != (opened.device, opened.inode):
@@ -94,6 +100,8 @@ def _verify(root: int, opened: Opened) -> None:
                 remedy="See who changes its directories while the server starts.",
             )
         if opened.bound.access == "ro" and not os.fstatvfs(descriptor).f_flag & os.ST_RDONLY:
-            raise IsolationError(f"the sandbox lets the server write {target}, which is to be read-only")
+            raise IsolationError(
+                f"the sandbox lets the server write {target}, which is to be read-only", remedy=_REMEDY
+            )
     finally:
         os.close(descriptor)

@@ -11,10 +11,11 @@ import pytest
 from tests.kit import probe
 from tests.kit.bounded import bounded
 from tests.kit.daemon import Daemon, bare, daemon
+from tests.kit.effort import effort
 
 IDLE = 0.2
 #: How long after one host the next come, in seconds: the daemon looks every 0.2 s, and ends after one or two looks.
-OFFSETS = [0.1 + 0.012 * number for number in range(30)]
+OFFSETS = [0.1 + 0.36 * number / effort(30, 500) for number in range(effort(30, 500))]
 
 
 def living(d: Daemon) -> list[int]:
@@ -32,7 +33,7 @@ async def visit(d: Daemon) -> int:
     return pid
 
 
-@bounded(150)
+@bounded(effort(150, 1200))
 async def test_hosts_that_come_while_the_daemon_leaves() -> None:
     settings = {"idle_exit": f"{IDLE * 1000:.0f}ms", "reload": False}
     async with daemon(bare("s", entry={"idle_timeout": "50ms"}), settings=settings, start=False) as d:
@@ -48,7 +49,7 @@ async def test_hosts_that_come_while_the_daemon_leaves() -> None:
         assert len(met) > 1, "daemons did leave"
 
 
-@pytest.mark.parametrize("run", range(4))
+@pytest.mark.parametrize("run", range(effort(4, 200)))
 @bounded(60)
 async def test_ten_hosts_where_no_daemon_runs(run: int) -> None:
     async with daemon(bare("s"), start=False) as d:

@@ -11,11 +11,14 @@ import pytest
 from tests.kit import probe
 from tests.kit.bounded import bounded
 from tests.kit.daemon import daemon, fake
+from tests.kit.effort import effort
 from tests.kit.fhost import Frame, Host
 
 pytestmark = pytest.mark.bwrap
 MIB = 1 << 20
 SETTINGS = {"max_message": "1M"}
+#: How long a line without end is, in bytes.
+ENDLESS = effort(64, 1024) * MIB
 SIZES = [65_535, 65_536, 65_537, 131_072, MIB]
 
 
@@ -73,17 +76,17 @@ async def test_the_tail_of_a_long_line_is_not_a_message() -> None:
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-@bounded(60)
+@bounded(effort(60, 300))
 async def test_a_line_without_end_costs_no_memory(stream: str) -> None:
     async with daemon(fake("s"), settings=SETTINGS) as d:
         host, other = await d.connected("s"), await d.connected("s")
         await host.call("echo")
         before = probe.rss(await d.pid())
         if stream == "stderr":
-            await host.call("stderr", bytes=64 * MIB, newline=False, timeout=30)
+            await host.call("stderr", bytes=ENDLESS, newline=False, timeout=effort(30, 200))
         else:
-            host.post_call("big", id=5, bytes=64 * MIB, newline="never")
-            await d.journal("s").wait(lambda j: any(e.get("size") == 64 * MIB for e in j.events("out")), 30)
+            host.post_call("big", id=5, bytes=ENDLESS, newline="never")
+            await d.journal("s").wait(lambda j: any(e.get("size") == ENDLESS for e in j.events("out")), effort(30, 200))
         begin = time.monotonic()
         assert (await other.request("ping")).result == {}
         assert time.monotonic() - begin < 1
@@ -133,9 +136,9 @@ async def test_long_lines_of_a_host() -> None:
         assert len(d.journal("s").calls()) == 6
 
 
-@bounded(60)
+@bounded(effort(60, 200))
 async def test_a_line_of_the_default_limit_passes() -> None:
     async with daemon(fake("s")) as d:
         host = await d.connected("s")
-        answer = await host.call("big", bytes=12 * MIB, timeout=20)
+        answer = await host.call("big", bytes=effort(12, 64) * MIB, timeout=effort(20, 100))
         assert intact(answer)

@@ -1,7 +1,7 @@
 """Case 36: is the sandbox really on? Where a step fails nothing runs, and what a person is told says why.
 
 What a server can do inside is tried in `tests/probes`; each step of the set-up is made to fail in
-`tests/runtimes/test_handover.py` and `tests/runtimes/landlock`.
+`tests/cases/test_case_36_every_step.py`.
 """
 
 from __future__ import annotations

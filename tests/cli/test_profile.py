@@ -68,7 +68,7 @@ def test_diff(smcp: Smcp) -> None:
 def test_lint_says_what_is_dangerous(smcp: Smcp, home: Path) -> None:
     ran = smcp("profile", "lint")
     first, *dangers = clean_lines(ran.out)
-    assert (ran.status, first) == (0, "14 profiles, no faults")
+    assert (ran.status, first) == (0, "15 profiles, no faults")
     assert [danger.partition(":")[0] for danger in dangers] == ["docker-socket is dangerous"]
     assert smcp("profile", "lint", "git", "node").out == "2 profiles, no faults\n"
     assert smcp("profile", "lint", "gti").status == 2

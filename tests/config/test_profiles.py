@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from supervisord_mcp.config.models import Limits, ServerConfig, SystemCalls
+from supervisord_mcp.config.models import Limits, Reach, ServerConfig, SystemCalls
 from supervisord_mcp.config.profile_files import profiles_directory
 from supervisord_mcp.config.profiles import Profiles, find_profiles
 from supervisord_mcp.errors import ConfigError, UsageError
@@ -16,7 +16,7 @@ from tests.config.places import paths_in
 
 SHIPPED = (
     *("browser", "database", "default", "devel", "docker-socket", "fetch", "files-ro", "files-rw", "git"),
-    *("node", "node-net", "python", "python-net", "strict"),
+    *("install", "node", "node-net", "python", "python-net", "strict"),
 )
 
 
@@ -253,6 +253,7 @@ def test_the_default_is_what_the_reference_says(shipped: Profiles) -> None:
         ("python-net", {"network": "internet", "unix": True, "scope": "auto"}),
         ("fetch", {"network": "internet", "unix": True, "mounts": ()}),
         ("browser", {"network": "internet", "unix": True, "userns": True, "scope": "session"}),
+        ("install", {"network": Reach(allow=("@npm", "@pypi")), "unix": False, "mounts": ()}),
         ("devel", {"network": "internet", "unix": True, "ptrace": True, "userns": False}),
     ],
 )

@@ -15,32 +15,11 @@ import tomli_w
 
 from tests.e2e.sdk import sdk_host, text_of_call
 from tests.kit.bounded import bounded
-from tests.kit.daemon import PYTHON, Daemon, daemon
+from tests.kit.daemon import Daemon, daemon
 from tests.kit.required import as_root
+from tests.kit.stranger import stranger
 
 pytestmark = [pytest.mark.bwrap, pytest.mark.slow]
-
-#: A server with one tool that evaluates an expression: what a server from a stranger may do.
-SERVER = """
-import json, os, sys, urllib.request
-
-def answer(request):
-    if request["method"] == "initialize":
-        information = {"name": "stranger", "version": "1"}
-        return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": information}
-    if request["method"] == "tools/list":
-        return {"tools": [{"name": "evaluate", "inputSchema": {"type": "object"}}]}
-    try:
-        text = str(eval(request["params"]["arguments"]["text"]))
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-    return {"content": [{"type": "text", "text": text}]}
-
-for line in sys.stdin:
-    request = json.loads(line)
-    if "id" in request:
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": answer(request)}), flush=True)
-"""
 
 
 class _Page(BaseHTTPRequestHandler):
@@ -68,7 +47,7 @@ def website() -> Iterator[int]:
 
 def configure(d: Daemon, **entry: Any) -> None:
     """Give the daemon the server, with more settings."""
-    d.write_config(tomli_w.dumps({"servers": {"s": {"command": [PYTHON, "-c", SERVER], "restart": "never", **entry}}}))
+    d.write_config(tomli_w.dumps({"servers": {"s": stranger(**entry)}}))
 
 
 def user_of(pid: int) -> int:
@@ -137,18 +116,16 @@ async def test_a_server_that_takes_too_much_memory_is_ended_and_the_limit_named(
 
 
 @as_root
-@pytest.mark.parametrize("mounted", [False, True])
 @bounded(90)
-async def test_a_server_of_root_is_nobody_unless_it_is_given_files_of_root(mounted: bool, tmp_path: Path) -> None:
+async def test_a_server_of_root_is_nobody_and_works_on_files_of_root(tmp_path: Path) -> None:
     async with daemon(start=False) as d:
-        configure(d, **({"mounts": [{"path": str(tmp_path)}]} if mounted else {}))
+        configure(d, mounts=[{"path": str(tmp_path), "access": "rw"}])
         await d.start()
         async with sdk_host(d, "s") as session:
-            assert await text_of_call(session, "evaluate", text="6 * 7") == "42"
+            write = f"open({str(tmp_path / 'made')!r}, 'w').write('here')"
+            assert await text_of_call(session, "evaluate", text=write) == "4"
             [instance] = await d.instances("s")
             real = user_of(instance["pid"])
-    if mounted:
-        assert (instance["user"], real) == ("root", 0)
-    else:
-        assert 60706 <= real <= 61183
-        assert instance["user"] == str(real)
+    assert 60706 <= real <= 61183
+    assert instance["user"] == str(real)
+    assert ((tmp_path / "made").read_text(), (tmp_path / "made").stat().st_uid) == ("here", 0)

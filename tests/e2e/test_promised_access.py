@@ -31,15 +31,19 @@ from tests.runtimes.conformance import read
 
 #: Directories below the top, each with a file; "p" is the project. Names that begin alike are no parents.
 PLACES = ("a", "a/b", "a/b/c", "a-z", "a.b", "d", "d/e", "d/e/f", "p", "p/src", "p/src/x", "p/out")
-REAL = 10
+#: What may be mounted, and is looked at: each directory, and the file in each.
+THINGS = (*PLACES, *(f"{place}/file" for place in PLACES))
+REAL = 12
 
 SCRIPT = """
 top=$1; shift
 for place in "$@"; do
-  r=-; w=-
+  r=-; w=-; made=-
   cat "$top/$place/file" >/dev/null 2>&1 && r=r
-  (: > "$top/$place/.written") 2>/dev/null && w=w
-  echo "$place $r$w"
+  (echo + >> "$top/$place/file") 2>/dev/null && w=w
+  (: > "$top/$place/.written") 2>/dev/null && made=w
+  echo "$place/file $r$w"
+  echo "$place $made"
 done
 echo ==
 find "$top" -type f ! -name .written 2>/dev/null
@@ -74,7 +78,8 @@ def drawn(random: Random, top: Path) -> Case:
     """Return a case for a tree of files."""
 
     def mounts() -> list[dict[str, Any]]:
-        chosen = random.sample(PLACES, random.randint(0, 4))
+        # In any order: whoever writes a child before its parent means the same.
+        chosen = random.sample(THINGS, random.randint(0, 6))
         found = [_mount(random, place, top) for place in chosen]
         if random.random() < 0.3:
             found.append({"path": f"{top}/nowhere", "optional": True})
@@ -87,7 +92,8 @@ def _mount(random: Random, place: str, top: Path) -> dict[str, Any]:
     path = f"{top}/{place}"
     if place.split("/")[0] == "p" and random.random() < 0.5:
         path = "${project}" + place.removeprefix("p")
-    mount: dict[str, Any] = {"path": path + random.choice(("", "", "/", "/."))}
+    ending = "" if place.endswith("/file") else random.choice(("", "", "/", "/."))
+    mount: dict[str, Any] = {"path": path + ending}
     return {**mount, "access": random.choice(("ro", "rw"))} if random.random() < 0.8 else mount
 
 
@@ -120,16 +126,21 @@ class World:
         return launcher.resolve("s", loaded.config.servers["s"], facts)
 
     def written(self) -> set[str]:
-        """Return where something was written since this was last asked."""
+        """Return the directories and files that were written since this was last asked."""
         found = {place for place in PLACES if (self.top / place / ".written").exists()}
         for place in found:
             (self.top / place / ".written").unlink()
+        for place in PLACES:
+            file = self.top / place / "file"
+            if file.read_text() != place:
+                found.add(f"{place}/file")
+                file.write_text(place)
         return found
 
     def expected(self, case: Case) -> dict[str, str]:
         """Return what is promised for every place: "r" or "rw" of the innermost mount around it, else "-"."""
         promised = case.promised(self.project)
-        return {place: _access(f"{self.top}/{place}", promised) for place in PLACES}
+        return {thing: _access(f"{self.top}/{thing}", promised) for thing in THINGS}
 
     def _write(self, name: str, data: dict[str, Any]) -> None:
         (self.paths.profiles_dir / f"{name}.toml").write_text(tomli_w.dumps({"description": name, **data}))
@@ -144,16 +155,16 @@ def _access(path: str, promised: dict[str, str]) -> str:
 
 def planned(launch: Launch, top: Path) -> dict[str, str]:
     """Return the access to every place once all steps of a sandbox are done: the last bind around it counts."""
-    found = dict.fromkeys(PLACES, "-")
+    found = dict.fromkeys(THINGS, "-")
     for step in steps(launch.prepared(), Features(disable_userns=True, size=True), as_root=False):
         words = getattr(step, "words", step)
         if isinstance(words, tuple) and words[0] in ("--bind", "--ro-bind"):
             kind, source, target = words
-            for place in PLACES:
-                path = f"{top}/{place}"
+            for thing in THINGS:
+                path = f"{top}/{thing}"
                 if path == target or path.startswith(f"{target}/"):
                     assert source == target
-                    found[place] = "rw" if kind == "--bind" else "r"
+                    found[thing] = "rw" if kind == "--bind" else "r"
     return found
 
 
@@ -185,12 +196,17 @@ async def test_a_sandbox_gives_what_is_promised_and_nothing_else(world: World, s
         await child.aclose()
     access, files, writable = (part.strip().splitlines() for part in told.split("==\n"))
     expected = world.expected(case)
+    said = {"-": "--", "r": "r-", "rw": "rw"}
     assert dict(line.split(" ") for line in access) == {
-        place: {"-": "--", "r": "r-", "rw": "rw"}[what] for place, what in expected.items()
+        thing: said[what] if thing.endswith("/file") else said[what][-1] for thing, what in expected.items()
     }, json.dumps([case.parent, case.child, case.entry])
-    assert set(files) == {f"{world.top}/{place}/file" for place, what in expected.items() if what != "-"}
+    assert set(files) == {f"{world.top}/{thing}" for thing, what in expected.items() if _is_shown(thing, what)}
     own = {"/tmp", "/dev/shm", "/run", HOME}
     granted = {path for path, what in case.promised(world.project).items() if what == "rw"}
     others = {place for place in writable if place not in own and not place.startswith(("/dev", "/proc"))}
     assert others <= granted
-    assert world.written() == {place for place, what in expected.items() if what == "rw"}
+    assert world.written() == {thing for thing, what in expected.items() if what == "rw"}
+
+
+def _is_shown(thing: str, what: str) -> bool:
+    return thing.endswith("/file") and what != "-"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import tomli_w
 
 from supervisord_mcp.config.load import load
 from supervisord_mcp.config.variables import escape
+from supervisord_mcp.errors import ConfigError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.launch import Launcher
 from tests.config.places import paths_in
@@ -61,6 +63,14 @@ for place in (os.environ["PROJECT"], os.environ["NEIGHBOUR"]):
             print(os.path.basename(place), name, "yes")
         except OSError:
             print(os.path.basename(place), name, "no")
+"""
+#: Asks an engine whether it is there, as clients of Docker do first.
+PING = """
+import os, socket
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect(os.environ["NEIGHBOUR"] + "/engine.sock")
+    connection.sendall(b"GET /_ping HTTP/1.0\\r\\n\\r\\n")
+    print(connection.recv(99).split()[-1].decode())
 """
 
 
@@ -174,3 +184,27 @@ async def test_git_needs_no_settings_of_the_person(shop: Shop) -> None:
     shop.repository()
     told = await shop.run("git", "sh", "-c", "git config --global --list; git status --short")
     assert "?? file" in told
+
+
+@bounded(60)
+async def test_a_server_that_drives_an_engine_reaches_its_socket_if_that_is_meant(shop: Shop) -> None:
+    place = str(shop.neighbour / "engine.sock")
+    shop.paths.profiles_dir.mkdir(parents=True)
+    # The socket of an engine is where this machine may have one: here is another, and the rest is as it is shipped.
+    engine = {"description": "x", "extends": "docker-socket", "override": ["mounts"]}
+    mounts = [{"path": place, "access": "rw"}]
+    (shop.paths.profiles_dir / "engine.toml").write_text(tomli_w.dumps({**engine, "mounts": mounts}))
+    with pytest.raises(ConfigError, match='write confirm = "engine"'):
+        await shop.run("engine", "python3", "-c", PING)
+    async with await asyncio.start_unix_server(_answer, place):
+        os.chmod(place, 0o600)
+        assert await shop.run("engine", "python3", "-c", PING, confirm="engine") == ["OK"]
+        (told,) = await shop.run("default", "python3", "-c", PING, mounts=mounts)
+        assert "Address family not supported" in told
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nOK")
+    writer.close()
+    await writer.wait_closed()

@@ -317,14 +317,14 @@ class Talk:
 
     # Coming and going
 
-    def joins(self, name: str, state: State | None = None) -> Host:
-        """A host connects and says nothing yet."""
+    def joins(self, name: str, state: State | None = None, principal: str = "somebody") -> Host:
+        """A host of a principal connects and says nothing yet."""
         self._last_key += 1
         host = self._by_key[self._last_key] = Host(self, name, self._last_key)
-        self._waiting[host.key] = []
+        self._waiting[host.key] = [identity.encode() for identity in state.listens] if state else []
         host.wire.revision = (state.version or None) if state else None
         self._tell(f"{name} joins")
-        self._apply(self.mux.attach(host.key, state))
+        self._apply(self.mux.attach(host.key, state, principal))
         return host
 
     def host(self, name: str, version: str = NEWEST, capabilities: Json = None) -> Host:

@@ -32,7 +32,8 @@ KIT = Path(__file__).resolve().parent
 SHIM = ROOT / "supervisord_mcp" / "shim.py"
 #: The interpreter without its virtual environment: the fake server needs the standard library only.
 PYTHON = os.path.realpath(sys.executable)
-START = 20.0
+#: For how many seconds a daemon or a server is waited for; an emulated processor is twenty times slower than others.
+START = 100.0 if os.environ.get("SMCP_VM") else 20.0
 #: How a test starts the daemon in the foreground.
 RUN = (sys.executable, "-m", "supervisord_mcp", "run")
 DEFAULTS: Mapping[str, Any] = {"stop_grace": "500ms", "start_timeout": "10s", "backoff": {"first": "100ms"}}

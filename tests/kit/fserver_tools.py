@@ -18,6 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tests.kit.fserver import Message
 
+#: How much of a line without end is written at once, in bytes.
+PIECE = 1 << 20
+
 
 class ToolServer(Server):
     """The whole fake server: the protocol with its tools."""
@@ -145,11 +148,18 @@ class ToolServer(Server):
     def tool_big(self, call: Call, bytes: int, newline: str = "same", then: bool = False) -> None:
         """Answer in a line of exactly so many bytes, its newline in the same write, a later one, or never.
 
-        With ``then`` a small log line follows in the same write as the newline.
+        With ``then`` a small log line follows in the same write as the newline. A line that never ends is written
+        piece by piece, so that it may be longer than the memory of this process, and told of when it is out.
         """
         del self.calls[json.dumps(call.id)]
         head, tail = json.dumps({"jsonrpc": "2.0", "id": call.id, "result": text("@")}).split("@")
         room = bytes - len(head) - len(tail)
+        if newline == "never":
+            self.process.write(head.encode())
+            for at in range(0, room, PIECE):
+                self.process.write(b"0123456789abcdef" * (min(PIECE, room - at) // 16))
+            self.process.journal("out", id=call.id, size=bytes)
+            return
         pad = ("0123456789abcdef" * (room // 16 + 1))[:room]
         line = (head + pad + tail).encode()
         after = b""
@@ -161,8 +171,7 @@ class ToolServer(Server):
             self.process.write(line + b"\n" + after)
         else:
             self.process.write(line)
-            if newline == "later":
-                self.process.after(0.02, lambda: self.process.write(b"\n" + after))
+            self.process.after(0.02, lambda: self.process.write(b"\n" + after))
 
     def tool_progress(self, call: Call, n: int) -> Message:
         """Send numbered progress notes, all at once with the result."""

@@ -18,6 +18,10 @@ Test = TypeVar("Test", bound=Callable[..., object])
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do that")
 #: Marks tests of what does not stop the superuser.
 as_person = pytest.mark.skipif(os.geteuid() == 0, reason="nothing stops root")
+#: Marks tests of a service manager with control groups of version 2, which hardly any machine for tests has.
+in_machine = pytest.mark.skipif(not os.environ.get("SMCP_VM"), reason="in a virtual machine: python -m contrib.vm")
+#: Marks tests that take minutes and much of the machine: run where somebody wants them.
+on_demand = pytest.mark.skipif(not os.environ.get("SMCP_SLOW"), reason="takes minutes: SMCP_SLOW=1 runs it")
 
 
 def need(there: object, what: str) -> None:

@@ -53,6 +53,7 @@ class Guest:
 
     def _begin(self, key: int) -> None:
         self.key = key
+        self.principal = "somebody"
         self.got: list[dict[str, Any]] = []
         self.open: list[bytes] = []
         self.states: list[State] = []

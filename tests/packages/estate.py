@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from supervisord_mcp.packages.phase import Grants, Surroundings
+from supervisord_mcp.config.paths import find_paths
+from supervisord_mcp.launch import Launcher
+from supervisord_mcp.packages.phase import Confinement, Grants, Surroundings
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.identity import Identities
 
@@ -24,6 +26,12 @@ def find(name: str) -> str | None:
 def without_uv(name: str) -> str | None:
     """Find a program of a machine that has no uv."""
     return None if name == "uv" else find(name)
+
+
+def shipped(home: Path) -> Callable[[], Confinement]:
+    """Return what the shipped profile says, for a person who has no other one."""
+    paths = find_paths({"SMCP_HOME": str(home / "smcp")}, os.getuid())
+    return Launcher(paths, {"HOME": str(home)}, "", ()).confinement
 
 
 @asynccontextmanager
@@ -41,6 +49,7 @@ async def sandboxed(
     try:
         yield Surroundings(
             runtime=runtime,
+            confinement=shipped(Path(home)),
             find=find,
             path=PATH,
             home=str(home),

@@ -23,7 +23,7 @@ from supervisord_mcp.runtimes import tree
 from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.identity import Identities
 from tests.kit.bounded import bounded
-from tests.packages.estate import find, sandboxed, without_uv
+from tests.packages.estate import find, sandboxed, shipped, without_uv
 from tests.packages.registry import SPY, Place, place
 from tests.runtimes.conformance import exists
 
@@ -62,6 +62,7 @@ class World:
             (folder / name).chmod(0o755)
         self.around = Surroundings(
             runtime=BareRuntime(),
+            confinement=shipped(folder),
             find=lambda name: str(folder / name) if name in ("npm", "node") else None,
             path=f"{folder}:/usr/bin:/bin",
             home=str(folder),

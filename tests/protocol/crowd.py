@@ -355,7 +355,7 @@ class Crowd:
         assert not talk.subscriptions
         assert not talk.callbacks
         assert not talk.tasks
-        assert not talk.tasks._owner
+        assert not any(task.session for task in talk.tasks._tasks.values())
         assert not self.talk.mux.busy
 
 

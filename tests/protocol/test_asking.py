@@ -25,6 +25,47 @@ def older(method: str, params: Json, version: str, elicitation: str | None = Non
     return json.loads(bytes(asking.older_params(method, json.dumps(params).encode(), version, elicitation)))
 
 
+@pytest.mark.parametrize("context", ["thisServer", "allServers", "vendor"])
+@pytest.mark.parametrize("declared", [{}, {"sampling": {}}, {"sampling": {"tools": {}}}, {"sampling": 1}])
+def test_a_context_is_left_out_for_who_did_not_declare_it(context: str, declared: Json) -> None:
+    asked = {"messages": [], "maxTokens": 1, "includeContext": context}
+    params = json.dumps(asked).encode()
+    plain = {"messages": [], "maxTokens": 1}
+    assert json.loads(bytes(asking.without_context(params, declared))) == plain
+    for version in mcp.LEGACY_VERSIONS[:-1]:  # they have no such capability
+        assert asking.without_context(params, declared, version) is params
+    entry = json.dumps({"method": "sampling/createMessage", "params": asked, "x": 1}).encode()
+    told = {"method": "sampling/createMessage", "params": plain, "x": 1}
+    assert json.loads(bytes(asking.entry_within(entry, declared))) == told
+
+
+@pytest.mark.parametrize("version", [mcp.NEWEST_LEGACY, mcp.NEWEST_MODERN])
+@pytest.mark.parametrize(
+    ("params", "declared"),
+    [
+        (b'{"includeContext":"allServers"}', {"sampling": {"context": {}}}),
+        (b'{"includeContext":"none"}', {}),
+        (b'{"includeContext":7}', {}),
+        (b'{"messages":["includeContext"]}', {}),
+        (b"{}", {}),
+    ],
+)
+def test_what_needs_no_change_is_the_very_same(params: bytes, declared: Json, version: str) -> None:
+    assert asking.without_context(params, declared, version) is params
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b'{"method":"roots/list"}',
+        b'{"method":"sampling/createMessage"}',
+        b'{"method":"vendor/x","params":{"includeContext":"allServers"}}',
+    ],
+)
+def test_other_entries_are_the_very_same(entry: bytes) -> None:
+    assert asking.entry_within(entry, {}) is entry
+
+
 @pytest.mark.parametrize("version", mcp.LEGACY_VERSIONS)
 def test_a_form_has_a_mode_only_where_there_are_modes(version: str) -> None:
     asked = older("elicitation/create", {**FORM, "mode": "form"}, version)

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from supervisord_mcp.protocol.attachment import Attachment, Batch, Greeting, State
-from supervisord_mcp.protocol.commands import ToSession
+from supervisord_mcp.protocol.commands import ToSession, Weight
 
-CHANGED = ToSession(1, b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n')
+CHANGED = ToSession(1, b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n', Weight.REPEATED)
 
 
 def answered() -> Attachment:
@@ -53,7 +53,7 @@ def test_a_refused_handshake_can_be_tried_again() -> None:
     attachment.confirmed()
     attachment.refused()
     assert not attachment.greeted
-    assert attachment.state([]) == State()
+    assert attachment.state([], {}) == State()
 
 
 def test_a_change_is_told_when_the_host_can_be_told() -> None:
@@ -71,25 +71,32 @@ def test_a_change_is_told_when_the_host_can_be_told() -> None:
 def test_the_slow_state_survives(done: bool) -> None:
     attachment = answered()
     attachment.version, attachment.capabilities, attachment.client = "2025-06-18", {"roots": {}}, {"name": "h"}
-    attachment.level, attachment.asked = "debug", 7
+    attachment.level, attachment.asked, attachment.told = "debug", 7, {"tools": {"listChanged": True}}
     if done:
         attachment.confirmed()
-    kept = msgspec.json.decode(msgspec.json.encode(attachment.state(["u:1"])), type=State)
+    kept = msgspec.json.decode(msgspec.json.encode(attachment.state(["u:1"], {})), type=State)
     restored = Attachment.restored(5, kept)
     assert restored.key == 5
     assert restored.done is done
     assert restored.greeting is (Greeting.DONE if done else Greeting.ANSWERED)
-    assert restored.state(["u:1"]) == attachment.state(["u:1"])
+    assert restored.state(["u:1"], {}) == attachment.state(["u:1"], {})
     assert kept.uris == ["u:1"]
+    assert kept.told == {"tools": {"listChanged": True}}
+    assert Attachment.restored(5, kept, "somebody").principal == "somebody"
+
+
+@pytest.mark.parametrize("greeting", list(Greeting))
+def test_what_was_answered_counts_for_the_host(greeting: Greeting) -> None:
+    assert Attachment(1, greeting).answered is (greeting in (Greeting.ANSWERED, Greeting.DONE))
 
 
 def test_a_handshake_that_was_not_answered_is_kept_with_its_id_until_it_is_done() -> None:
     attachment = Attachment(1, Greeting.ASKED, version="2025-06-18", asking=b'"a"')
-    assert attachment.state([]) == State(version="2025-06-18", asking='"a"')
+    assert attachment.state([], {}) == State(version="2025-06-18", asking='"a"')
     attachment.confirmed()
-    assert attachment.state([]) == State(version="2025-06-18", initialized=True, asking='"a"')
+    assert attachment.state([], {}) == State(version="2025-06-18", initialized=True, asking='"a"')
     attachment.welcomed()
-    assert attachment.state([]) == State(version="2025-06-18", initialized=True)
+    assert attachment.state([], {}) == State(version="2025-06-18", initialized=True)
     assert not Attachment.restored(1, State()).greeted
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from supervisord_mcp.protocol.alarms import Alarms
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.attribution import Addressee, Attribution
 from supervisord_mcp.protocol.callbacks import Shared
@@ -26,7 +27,7 @@ def calls(*pending: tuple[int, int | None, str]) -> dict[int, Pending]:
 
 def ladder(sessions: int, pending: dict[int, Pending], *, exclusive: bool = False) -> Attribution:
     attached = {key: Attachment(key) for key in range(1, sessions + 1)}
-    return Attribution(attached, pending, Tasks(), exclusive=exclusive)
+    return Attribution(attached, pending, Tasks(Alarms()), exclusive=exclusive)
 
 
 def test_the_child_of_one_host_asks_that_host() -> None:

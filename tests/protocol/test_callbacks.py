@@ -245,9 +245,23 @@ def test_a_host_is_remembered_before_it_gets_a_question() -> None:
     with talk:
         commands = talk.mux.from_server(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}')
         assert commands[0] == Remember(a.key)
-        assert talk.mux.state(a.key) == State(
-            version="2025-11-25", capabilities=ALL, client={"name": "a", "version": "1"}, initialized=True, asked=1
-        )
+        client = {"name": "a", "version": "1"}
+        told = State(version="2025-11-25", capabilities=ALL, client=client, initialized=True, asked=1, told={})
+        assert talk.mux.state(a.key) == told
+
+
+@pytest.mark.parametrize(
+    ("version", "sampling", "kept"),
+    [("2025-11-25", {}, False), ("2025-11-25", {"context": {}}, True), ("2025-06-18", {}, True)],
+)
+def test_a_context_is_asked_for_where_the_host_declared_it(version: str, sampling: Any, kept: bool) -> None:
+    asked = {"messages": [], "maxTokens": 1, "includeContext": "thisServer"}
+    with Talk(relay=True) as talk:
+        talk.child_runs()
+        a = talk.host("a", version, {"sampling": sampling})
+        talk.server.says(request("q", "sampling/createMessage", asked))
+        told = a.hears(request(..., "sampling/createMessage", {"messages": [], "maxTokens": 1, ...: ...}))
+        assert ("includeContext" in told["params"]) is kept
 
 
 def test_a_question_that_is_malformed_is_answered() -> None:

@@ -243,12 +243,14 @@ def test_codes_of_errors(code: Json, told: Json) -> None:
 
 
 def test_an_error_for_a_host_that_cannot_be_sent_to_a_page() -> None:
-    told = conversion.error_to_modern(b'{"code":-32042,"message":"m","data":{"elicitations":[]}}')
-    assert json.loads(bytes(told)) == {
+    error = b'{"code":-32042,"message":"m","data":{"elicitations":[]}}'
+    assert json.loads(bytes(conversion.error_to_modern(error, lacks_pages=True))) == {
         "code": -32021,
         "message": "m",
         "data": {"requiredCapabilities": {"elicitation": {"url": {}}}},
     }
+    # Where it would not help to declare it, nobody is told to.
+    assert json.loads(bytes(conversion.error_to_modern(error))) == {**json.loads(error), "code": -32603}
 
 
 def test_pages_that_a_person_is_sent_to_become_input_requests() -> None:

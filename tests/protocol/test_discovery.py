@@ -15,10 +15,12 @@ from tests.kit.conversation import Talk, changed, error, notification, request, 
 LISTS = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
 
 
-def known(*tools: str) -> Catalogue:
-    handshake = (
-        b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"1"}}'
-    )
+BOTH = b'{"tools":{},"prompts":{}}'
+
+
+def known(*tools: str, capabilities: bytes = b'{"tools":{}}') -> Catalogue:
+    server = b'{"name":"old","version":"1"}'
+    handshake = b'{"protocolVersion":"2025-11-25","capabilities":%b,"serverInfo":%b}' % (capabilities, server)
     return Catalogue(handshake, {"tools/list": tuple(json.dumps({"name": name}).encode() for name in tools)})
 
 
@@ -122,7 +124,7 @@ def test_what_did_not_change_is_not_announced() -> None:
 
 
 def test_what_changed_is_announced() -> None:
-    with Talk(known=known("x")) as talk:
+    with Talk(known=known("x", capabilities=BOTH)) as talk:
         a = talk.host("a")
         talk.child_runs(tools=["x", "y"], prompts=["p"])
         a.hears(changed("prompts"), changed("tools"))
@@ -202,7 +204,7 @@ def test_a_server_that_says_changed_after_every_fetch_does_not_keep_us_busy() ->
 
 
 def test_a_failure_says_nothing_about_a_list() -> None:
-    with Talk(known=known("x")) as talk:
+    with Talk(known=known("x", capabilities=BOTH)) as talk:
         a = talk.host("a")
         talk.child_greets(talk.child_starts(), {"tools": {}, "prompts": {}})
         talk.server.fails(talk.server.hears(request(..., "tools/list")), -32603)

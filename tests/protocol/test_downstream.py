@@ -178,7 +178,7 @@ def test_lists_are_answered_without_a_child() -> None:
         assert not talk.did(Demand)
         a.says(request(3, "prompts/list"), request(4, "tools/list", {"cursor": "2"}))
         assert len(talk.did(Demand)) == 2
-        talk.child_greets(talk.child_starts(), {"tools": {}})
+        talk.child_greets(talk.child_starts(), {"tools": {}, "logging": {}})
         talk.server.hears(request(..., "prompts/list"))
         a.hears(error(4, -32602))
         talk.child_lists(tools=["b"])
@@ -188,12 +188,12 @@ def test_lists_are_answered_without_a_child() -> None:
 def test_a_host_that_asked_the_catalogue_is_told_of_the_next_change() -> None:
     with Talk(known=KNOWN) as talk:
         (a,) = talk.hosts("a")
-        talk.child_runs(tools=["b"])
+        talk.child_runs({"logging": {}}, tools=["b"])
         a.hears(changed("tools"))
         talk.child_dies()
         a.says(request(1, "tools/list"))
         a.hears(result(1, {"tools": [{"name": "b"}]}))
-        talk.child_runs(tools=["c"])
+        talk.child_runs({"logging": {}}, tools=["c"])
         a.hears(changed("tools"))
 
 
@@ -277,8 +277,8 @@ def test_a_notification_does_not_overtake_what_waits_for_a_child() -> None:
         (a,) = talk.hosts("a")
         a.says(vendor, call(1), vendor, call(2))
         assert talk.noted("host") == 1  # the first one: nothing was to come then
-        talk.child_runs()
-        talk.server.hears(call(...), vendor, call(...))
+        talk.child_greets(talk.child_starts(), {"logging": {}, "tools": {}})
+        talk.server.hears(call(...), vendor, call(...), request(..., "tools/list"))
 
 
 def test_roots_that_change_are_told_to_a_child_of_ones_own() -> None:

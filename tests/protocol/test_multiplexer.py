@@ -83,8 +83,8 @@ def test_a_session_that_was_not_answered_its_handshake_begins_anew() -> None:
 
 def test_hosts_that_saw_other_lists_are_told_the_difference() -> None:
     def offering(*tools: bytes) -> Catalogue:
-        handshake = b'{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}'
-        return Catalogue(handshake, {"tools/list": tools})
+        told = b'"capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}'
+        return Catalogue(b'{"protocolVersion":"2025-11-25",%b}' % told, {"tools/list": tools})
 
     with Talk(known=offering(b"1")) as talk:
         (a,) = talk.hosts("a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -66,6 +67,18 @@ def test_a_handshake_that_was_answered_is_not_made_again() -> None:
     resumption = resume((b"7",), (line(8, "initialize"),), state)
     assert resumption.lost == (b"7", b"8")
     assert (resumption.lines, resumption.greeting, resumption.state) == ((), None, state)
+
+
+def test_a_listen_goes_on_and_what_is_none_does_not() -> None:
+    listens: dict[str, dict[str, Any]] = {"1": {"toolsListChanged": True}, '"1"': {}, "9": {}}
+    state = State(version="2026-07-28", era="modern", listens=listens)
+    lines = (line(1, "tools/call"), line(9, "tools/call"), CANCEL)
+    resumption = resume((b"1", b'"1"', b"3"), lines, state)
+    assert resumption.lost == (b"3", b"9")  # what has the id of an open request was never taken up
+    assert resumption.lines == (CANCEL,)
+    assert resumption.state == State(
+        version="2026-07-28", era="modern", listens={"1": {"toolsListChanged": True}, '"1"': {}}
+    )
 
 
 def test_a_handshake_of_which_only_the_id_is_known_may_be_tried_again() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from supervisord_mcp.protocol.tasks import MAX_KEPT
 from tests.kit.conversation import (
     Host,
     Talk,
@@ -21,14 +22,14 @@ TASKS: dict[str, Any] = {"tasks": {"list": {}, "requests": {"tools": {"call": {}
 STATUS = "notifications/tasks/status"
 
 
-def start(talk: Talk, host: Host, name: str = "t", status: str = "working", token: Any = None) -> Any:
+def start(talk: Talk, host: Host, name: str = "t", status: str = "working", token: Any = None, **more: Any) -> Any:
     params: dict[str, Any] = {"name": "x", "task": {}}
     if token is not None:
         params["_meta"] = {"progressToken": token}
     host.says(request(1, "tools/call", params))
     asked = talk.server.hears(request(..., "tools/call", ...))
-    talk.server.answers(asked, {"task": {"taskId": name, "status": status}})
-    host.hears(result(1, {"task": {"taskId": name, "status": status}}))
+    talk.server.answers(asked, {"task": {"taskId": name, "status": status, **more}})
+    host.hears(result(1, {"task": {"taskId": name, "status": status, **more}}))
     return asked["id"]
 
 
@@ -157,6 +158,118 @@ def test_the_same_application_claims_a_task_that_it_left() -> None:
         a.hears(result(1, ...))
         talk.server.says(notification(STATUS, {"taskId": "ta", "status": "completed"}))
         a.hears(notification(STATUS, ...))
+
+
+def test_another_principal_does_not_claim_a_task() -> None:
+    talk, (a,) = running("a")
+    with talk:
+        start(talk, a)
+        a.leaves()
+        b = talk.joins("a", principal="another")
+        b.greets()
+        b.says(request(1, "tasks/get", {"taskId": "t"}))
+        b.hears(error(1, -32602, "Task not found"))
+
+
+def known(talk: Talk, host: Host, name: str = "t") -> bool:
+    host.says(request("?", "tasks/get", {"taskId": name}))
+    if host.inbox:
+        host.hears(error("?", -32602, "Task not found"))
+        return False
+    talk.server.answers(talk.server.hears(request(..., "tasks/get", ...)), {"taskId": name, "status": "completed"})
+    host.hears(result("?", ...))
+    return True
+
+
+@pytest.mark.parametrize("key", ["ttl", "ttlMs"])
+def test_a_task_is_kept_for_its_time(key: str) -> None:
+    talk, (a,) = running("a")
+    with talk:
+        time: Any = {key: 60_000}
+        start(talk, a, status="completed", **time)
+        a.leaves()
+        a = talk.host("a")
+        talk.passes(59)
+        assert known(talk, a)
+        talk.passes(1)
+        assert not known(talk, a)
+        assert not len(talk.mux._talk.alarms)
+
+
+@pytest.mark.parametrize("time", [None, -1, "x", True, {}])
+def test_a_task_without_a_time_is_kept(time: Any) -> None:
+    talk, (a,) = running("a")
+    with talk:
+        start(talk, a, status="completed", ttl=time)
+        talk.passes(10**9)
+        assert known(talk, a)
+
+
+def test_the_longest_time_of_a_task_is_a_year() -> None:
+    talk, (a,) = running("a")
+    with talk:
+        start(talk, a, status="completed", ttl=10**400)
+        talk.passes(365 * 24 * 3600)
+        assert known(talk, a)
+        talk.passes(24 * 3600)
+        assert not known(talk, a)
+
+
+def test_the_time_of_a_task_begins_anew_with_its_end_and_while_it_runs_for_its_host() -> None:
+    talk, (a,) = running("a")
+    with talk:
+        start(talk, a, ttl=60_000)
+        talk.passes(119)
+        talk.server.says(notification(STATUS, {"taskId": "t", "status": "completed"}))
+        a.hears(notification(STATUS, ...))
+        talk.passes(60)
+        assert known(talk, a)
+        talk.passes(60)
+        assert not known(talk, a)
+
+
+def test_a_task_that_runs_for_a_host_that_left_is_forgotten_in_time() -> None:
+    talk, (a,) = running("a")
+    with talk:
+        start(talk, a, ttl=60_000)
+        a.leaves()
+        talk.passes(60)
+        a = talk.host("a")
+        assert not known(talk, a)
+
+
+def test_what_a_child_that_died_had_is_forgotten_before_its_time() -> None:
+    talk, (a,) = running("a")
+    with talk:
+        start(talk, a, ttl=60_000)
+        talk.child_dies()
+        assert not len(talk.mux._talk.alarms)
+        talk.child_runs(TASKS)
+        start(talk, a, ttl=90_000)
+        talk.passes(60)
+        assert known(talk, a)
+
+
+def test_a_task_whose_name_is_used_again_has_the_time_of_the_new_one() -> None:
+    talk, (a,) = running("a")
+    with talk:
+        start(talk, a, ttl=60_000)
+        start(talk, a, status="completed", ttl=90_000)
+        talk.passes(89)
+        assert known(talk, a)
+        talk.passes(1)
+        assert not known(talk, a)
+
+
+def test_tasks_that_nobody_waits_for_give_way_to_new_ones() -> None:
+    talk, (a, b) = running("a", "b")
+    with talk:
+        start(talk, a, "runs")
+        for number in range(MAX_KEPT):
+            start(talk, b, f"t{number}", status="completed")
+        assert not known(talk, b, "t0")
+        assert known(talk, b, "t1")
+        assert known(talk, a, "runs")
 
 
 def test_only_so_many_tasks_are_kept_for_applications_that_left() -> None:

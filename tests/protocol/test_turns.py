@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from supervisord_mcp.protocol.turns import MAX_BYTES, MAX_TURNS
 from tests.kit.conversation import call, cancelled, error, request, result
-from tests.protocol.test_shared_callbacks import ALL, asks, calls, shared, task_of
+from tests.protocol.test_shared_callbacks import ALL, TASKS, asks, calls, shared, task_of
 
 
 def test_calls_of_different_hosts_wait_for_their_turn_in_order() -> None:
@@ -108,13 +108,13 @@ def test_what_waits_for_its_turn_dies_with_the_child_and_survives_a_stop() -> No
         talk.child_dies()
         a.hears(error(1, -32603))
         b.hears(error(1, -32603))
-        talk.child_runs()
+        talk.child_runs(TASKS)
         calls(talk, a, 2)
         b.says(call(2))
         talk.child_stops()
         talk.child_dies()
         a.hears(error(2, -32603))
-        talk.child_runs()
+        talk.child_runs(TASKS)
         talk.server.answers(talk.server.hears(request(..., "tools/call", ...)))
         b.hears(result(2))
 
@@ -160,6 +160,6 @@ def test_a_doubt_about_two_hosts_makes_calls_wait_until_the_child_is_a_new_one()
         for host in (a, b):
             while host.inbox:
                 host.hears(error(..., -32603))
-        talk.child_runs()
+        talk.child_runs(TASKS)
         calls(talk, a)
         calls(talk, b)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import ctypes
 import importlib
@@ -87,6 +88,8 @@ def as_person(test: object, *arguments: object) -> None:
     if os.geteuid() != 0:
         bounded(60)(test)(*arguments)
         return
+    # That user may not be able to read the library of this Python.
+    codecs.lookup("ascii")
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -20,6 +20,7 @@ _policies = st.builds(
     userns=st.booleans(),
     ptrace=st.booleans(),
     deny=st.frozensets(st.sampled_from(["prctl(PR_SET_MM)", "memfd_create", "kcmp", "read"])),
+    lent=st.booleans(),
 )
 
 
@@ -54,6 +55,10 @@ def test_what_a_policy_changes() -> None:
     assert found["prctl"] == "option PR_SET_MM → EPERM; else allowed"
     assert not {"clone", "unshare", "ptrace", "personality"} & set(found)
     assert lines(Policy(audit=True)) == lines(BASE)
+    found = lines(Policy(lent=True))
+    assert found["openat2"] == "ENOSYS"
+    assert found["fchmod"] == "mode without set-user-id and set-group-id → allowed; else EPERM"
+    assert found["openat"] == f"opened and not made → allowed; else {found['fchmod']}"
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisord_mcp.runtimes import hierarchy
-from supervisord_mcp.runtimes.hierarchy import Hierarchy, detect, in_own_group, is_root, processes
+from supervisord_mcp.runtimes.hierarchy import Hierarchy, detect, is_root, processes
 from tests.kit.required import as_person
 
 ALL = frozenset({"memory", "pids", "cpu"})
@@ -139,20 +138,19 @@ def test_processes_of_other_namespaces_are_left_out(tmp_path: Path) -> None:
     assert processes(str(tmp_path / "gone")) == []
 
 
-def test_the_service_manager_of_a_person_gives_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "systemd-run"
-    program.write_text("")
-    program.chmod(0o755)
-    environ = {"PATH": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
-    monkeypatch.setattr(hierarchy, "detect", lambda: None)
-    assert in_own_group(["smcp", "run"], environ) is None
-    (tmp_path / "systemd").mkdir()
-    (tmp_path / "systemd/private").touch()
-    command = in_own_group(["smcp", "run"], environ)
-    assert command is not None
-    assert (command[0], command[-3:]) == (str(program), ["--", "smcp", "run"])
-    assert {"--user", "--scope", "--property=Delegate=yes"} <= set(command)
-    assert in_own_group(["smcp"], {**environ, "PATH": "/nowhere"}) is None
-    assert in_own_group(["smcp"], {"PATH": str(tmp_path)}) is None
-    monkeypatch.setattr(hierarchy, "detect", lambda: Hierarchy(1, ()))
-    assert in_own_group(["smcp"], environ) is None
+def test_a_unit_that_systemd_keeps_to_itself_is_no_place_for_root(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group(machine.mount("fs", "cgroup2") / "a.service", "memory", os.getpid())
+    marks = ["user.invocation_id", "trusted.invocation_id"]
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "listxattr", lambda _: marks)
+    assert machine.detect("0::/a.service\n") is None
+    marks.append("trusted.delegate")
+    assert machine.detect("0::/a.service\n") is not None
+    monkeypatch.setattr(os, "listxattr", _refuse)
+    assert machine.detect("0::/a.service\n") is not None, "where nothing is said it is tried"
+
+
+def _refuse(_: str) -> list[str]:
+    raise OSError(95, "Operation not supported")

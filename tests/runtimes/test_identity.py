@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisord_mcp.errors import IsolationError, LaunchError
-from supervisord_mcp.runtimes.base import ExitStatus, Mount
+from supervisord_mcp.errors import IsolationError
+from supervisord_mcp.runtimes.base import ExitStatus
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.identity import (
     COUNT,
@@ -22,7 +21,7 @@ from supervisord_mcp.runtimes.identity import (
     Identity,
     acting_as,
     assign,
-    may_write,
+    may,
     own_directory,
 )
 from supervisord_mcp.runtimes.identity import unreachable as closed
@@ -129,16 +128,13 @@ async def test_the_kernel_counts_its_processes() -> None:
 
 
 @as_root
-@bounded(20)
-async def test_what_it_cannot_write_is_named(tmp_path: Path) -> None:
+def test_what_an_identity_may_do_with_a_file(tmp_path: Path) -> None:
     identity = Identities().of("test")
-    assert not may_write(str(tmp_path), identity)
-    spec = replace(shell(":"), mounts=(Mount(str(tmp_path), "rw"),))
-    with pytest.raises(LaunchError, match=f"runs as user {identity.uid}, who may not write /") as caught:
-        await BwrapRuntime(identities=Identities()).launch(spec)
-    assert f"setfacl -R -m u:{identity.uid}:rwX" in caught.value.remedy
+    opened = os.open(tmp_path, os.O_PATH)
+    assert not may(opened, identity, os.W_OK)
     os.chown(tmp_path, identity.uid, 0)
-    assert may_write(str(tmp_path), identity)
+    assert may(opened, identity, os.R_OK | os.W_OK | os.X_OK)
+    os.close(opened)
 
 
 def _status(pid: int) -> str:

@@ -37,9 +37,8 @@ def closed() -> Iterator[Path]:
 
 
 def test_closed_paths_are_told_by_what_closes_them(closed: Path) -> None:
-    assert passage.closed_paths(["/usr/bin", str(closed / "note"), str(closed / "deep")], SOMEBODY) == {
-        str(closed): [str(closed / "note"), str(closed / "deep")]
-    }
+    note, deep = str(closed / "note"), str(closed / "deep")
+    assert passage.closed_paths(["/usr/bin", note, deep, note], SOMEBODY) == {str(closed): [note, deep]}
     closed.chmod(0o711)
     assert passage.closed_paths([str(closed / "note")], SOMEBODY) == {}
 
@@ -85,10 +84,10 @@ def test_a_machine_that_forbids_it_is_told_of(closed: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(passage, "_check", refuse)
     with pytest.raises(IsolationError, match=r"no way can be made to .*note .*: Operation not permitted") as caught:
-        passage.open_passage({str(closed): [str(closed / "note")]})
+        passage.open_passage({str(closed): [str(closed / "note")]}, {})
     assert f"chmod o+x {closed}" in caught.value.remedy
     with pytest.raises(IsolationError, match="the root directory is closed"):
-        passage.open_passage({"/": ["/x"]})
+        passage.open_passage({"/": ["/x"]}, {})
 
 
 def _mounts() -> str:

@@ -39,6 +39,18 @@ DENIED = (
     *("lsm_set_self_attr", "io_setup", "io_destroy", "io_submit", "io_cancel", "io_getevents"),
     "io_pgetevents",
 )
+#: Where each call has the mode of a file, and the flags that say whether one is made.
+SET_ID = {
+    "chmod": (1, None),
+    "fchmod": (1, None),
+    "fchmodat": (2, None),
+    "fchmodat2": (2, None),
+    "creat": (1, None),
+    "mknod": (1, None),
+    "mknodat": (2, None),
+    "open": (2, 1),
+    "openat": (3, 2),
+}
 TERMINAL = {0x5412, 0x541C, 0x5423, 0x541D}
 NUMBERS = (*range(480), *range(512, 548), 600, 0x3FFFFFFF, 0x40000000, 0x40000001, 0x4000003B, 0x40000208, WORD)
 
@@ -55,11 +67,13 @@ policies = st.builds(
         st.frozensets(st.sampled_from(NAMES), min_size=150),
     ),
     audit=st.booleans(),
+    lent=st.booleans(),
 )
 #: Values that the rules ask for, with and without bits that must not matter, and others.
-interesting = st.sampled_from(
-    [0, 1, 2, 3, 5, 9, 10, 15, 16, 17, 35, 38, 40, *TERMINAL, 0x10000000, 0x00020000, 0x100000, 0x80, WORD, 0x7E020000]
-)
+NUMERALS = (0, 1, 2, 3, 5, 9, 10, 15, 16, 17, 35, 38, 40, 0x10000000, 0x00020000, 0x100000, 0x80, WORD, 0x7E020000)
+#: To make a file, and modes.
+MAKING = (0o100, 0o20200000, 0o4755, 0o2755, 0o755)
+interesting = st.sampled_from([*NUMERALS, *TERMINAL, *MAKING])
 values = st.one_of(
     interesting,
     st.builds(lambda low, flag: low | flag, interesting, st.sampled_from([0x800, 0x80000, 1 << 32, 1 << 63])),
@@ -87,7 +101,7 @@ def _names(machine: Architecture) -> dict[int, str]:
 
 
 def _reference(policy: Policy, name: str, low: Sequence[int]) -> int:
-    if name in ABSENT:
+    if name in ABSENT or (name == "openat2" and policy.lent and name not in policy.deny):
         return ENOSYS
     if name in policy.deny or (name == "prctl" and "prctl(PR_SET_MM)" in policy.deny and low[0] == 35):
         return EPERM
@@ -97,6 +111,10 @@ def _reference(policy: Policy, name: str, low: Sequence[int]) -> int:
         return ALLOW
     if name.startswith("socket"):
         return _socket(policy, name, low)
+    if policy.lent and name in SET_ID:
+        mode, flags = SET_ID[name]
+        made = flags is None or low[flags] & 0o20000100
+        return EPERM if made and low[mode] & 0o6000 else ALLOW
     looks = {
         "clone": bool(low[0] & 0x7E020000),
         "ioctl": low[1] in TERMINAL,
@@ -130,7 +148,8 @@ def test_a_filter_decides_as_specified_about_every_call(
 @given(policy=policies, data=st.data())
 def test_a_filter_looks_at_the_right_argument(machine: Architecture, policy: Policy, data: st.DataObject) -> None:
     program = load(seccomp.program(policy, machine))
-    for name in ("clone", "ioctl", "personality", "socket", "socketpair", "prctl"):
+    looking = ("clone", "ioctl", "personality", "socket", "socketpair", "prctl", *SET_ID)
+    for name in (name for name in looking if name in machine.numbers):
         call = Call(machine.audit, machine.numbers[name], data.draw(arguments))
         assert run(program, call).value == reference(policy, machine, call), call
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from supervisord_mcp.errors import IsolationError, LaunchError
-from supervisord_mcp.runtimes import bwrap
+from supervisord_mcp.runtimes import bwrap, lending
 from supervisord_mcp.runtimes.base import LaunchSpec, Mount
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.sandbox import Bound
 from supervisord_mcp.runtimes.sources import Opened, open_sources
 from tests.kit.bounded import bounded
+from tests.kit.required import as_root
 from tests.runtimes.conformance import ended, exists, read, running, shell
+from tests.runtimes.test_bwrap import as_person, machine
 
+__all__ = ["machine"]
 BWRAP = shutil.which("bwrap") or ""
 
 
@@ -69,13 +73,15 @@ def test_no_link_is_followed_to_what_was_granted(tmp_path: Path) -> None:
 @pytest.mark.bwrap
 @pytest.mark.usefixtures("subreaper")
 @pytest.mark.parametrize("descriptors", [True, False])
-@bounded(60)
-async def test_a_directory_that_is_exchanged_meanwhile(tmp_path: Path, descriptors: bool) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "good").touch()
+def test_a_directory_that_is_exchanged_meanwhile(machine: Path, descriptors: bool) -> None:
+    as_person(_exchanged, machine, descriptors)
+
+
+async def _exchanged(folder: Path, descriptors: bool) -> None:
+    project = folder / "project"
+    _fill(project, "good")
     swap = f"mv {project} {project}.old; mkdir {project}; touch {project}/evil"
-    runtime = BwrapRuntime(path=_wrapper(tmp_path, swap, descriptors=descriptors))
+    runtime = BwrapRuntime(path=_wrapper(folder, swap, descriptors=descriptors))
     spec = _spec(f"ls {project}; touch {project}/ran", Mount(str(project), "rw"))
     if descriptors:
         # It was opened before: that one is shown.
@@ -86,6 +92,49 @@ async def test_a_directory_that_is_exchanged_meanwhile(tmp_path: Path, descripto
     with pytest.raises(IsolationError, match=f"something else at {project}"):
         await runtime.launch(spec)
     assert not exists(project / "ran")
+
+
+@as_root
+@pytest.mark.bwrap
+@pytest.mark.usefixtures("subreaper")
+@pytest.mark.parametrize("before", [True, False], ids=["before it is lent", "after that"])
+@bounded(60)
+async def test_a_directory_that_is_exchanged_while_it_is_lent(
+    machine: Path, before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = machine / "project"
+    _fill(project, "good")
+
+    def lend(*arguments: Any) -> Any:
+        if before:
+            _exchange(project)
+        found = lending.lend(*arguments)
+        if not before:
+            _exchange(project)
+        return found
+
+    monkeypatch.setattr(bwrap, "lend", lend)
+    spec = _spec(f"ls {project}; touch {project}/ran", Mount(str(project), "rw"))
+    runtime = BwrapRuntime(path=_wrapper(machine, "", descriptors=False))
+    if before:
+        with pytest.raises(IsolationError, match=f"something else at {project}"):
+            await runtime.launch(spec)
+    else:
+        # What is lent is that which was opened, and it is put in the place of the other one.
+        async with running(runtime, spec) as child:
+            assert await read(child.stdout) == b"good\n"
+            await ended(child)
+    assert not exists(project / "ran")
+
+
+def _fill(folder: Path, name: str) -> None:
+    folder.mkdir()
+    (folder / name).touch()
+
+
+def _exchange(project: Path) -> None:
+    project.rename(project.with_name("old"))
+    _fill(project, "evil")
 
 
 @pytest.mark.bwrap

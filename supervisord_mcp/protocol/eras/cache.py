@@ -1,13 +1,14 @@
 """Results of a modern child that may be given again for a while (protocol.md 3.11).
 
-A result is fresh for its ``ttlMs`` from when it was received. All hosts of one daemon are one person, so both scopes
-of ``cacheScope`` mean the same here; what a request says of its client's capabilities is part of the key all the same.
+A result is fresh for its ``ttlMs`` from when it was received. Who asks is part of the key, whatever ``cacheScope`` is:
+hosts of a daemon mostly are one person, for whom both scopes mean the same, and of others none gets what is private.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from supervisord_mcp.protocol import jsonrpc, mcp, requests
 from supervisord_mcp.protocol.alarms import Alarms
@@ -21,7 +22,7 @@ _READ = "resources/read"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a result is an answer to: method, cursor or URI as raw text, and the capabilities of the client."""
+    """What a result is an answer to: method, cursor or URI as raw text, and the client (`client_of`)."""
 
     method: str
     about: bytes
@@ -29,6 +30,11 @@ class Question:
 
 
 _Which = Callable[[Question], bool]
+
+
+def client_of(principal: str, capabilities: dict[str, Any]) -> bytes:
+    """Return what a result may depend on of its client: who it is, and what a request says that it can do."""
+    return jsonrpc.text_of([principal, capabilities])
 
 
 def question_of(method: str, params: Members, client: bytes) -> Question | None:

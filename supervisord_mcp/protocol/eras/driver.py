@@ -192,7 +192,8 @@ class Driver:
             raise FramingError("sampling with tools is not supported", jsonrpc.INVALID_PARAMS)
         if params is None:
             return None
-        return asking.older_params(method, params, attachment.version, self._talk.entropy(16).hex())
+        told = asking.older_params(method, params, attachment.version, self._talk.entropy(16).hex())
+        return asking.without_context(told, declared, attachment.version) if needed == "sampling" else told
 
     def _reply(self, call: Call, key: str) -> Callable[[Message | None], list[Command]]:
         def reply(answer: Message | None) -> list[Command]:

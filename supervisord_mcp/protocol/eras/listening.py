@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import Raw
 
 from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Command, Dropped, Opened, SessionKey, ToSession
+from supervisord_mcp.protocol.commands import Command, Dropped, Opened, Remember, SessionKey, ToSession, Weight
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras.envelope import MISSING_CAPABILITY, SERVER_INFO, SUBSCRIPTION_ID, Envelope, Fault
 from supervisord_mcp.protocol.jsonrpc import Message, Text
@@ -58,6 +59,11 @@ class Listen:
     owed: list[ToSession] = field(default_factory=list)
     acknowledged: bool = False
 
+    @property
+    def honoured(self) -> Filter:
+        """What the host was, or is about to be told that it gets."""
+        return Filter(self.wanted.kinds, tuple(uri for uri in self.wanted.uris if uri in self.granted))
+
 
 def read(message: Message, said: Envelope) -> Filter | Fault:
     """Given `subscriptions/listen`, return what it asks for, or why it is refused."""
@@ -90,12 +96,25 @@ def declares(said: Envelope, extension: str) -> bool:
     return isinstance(extensions, dict) and extension in extensions
 
 
+def written(honoured: Filter) -> dict[str, Any]:
+    """Return what a filter is on the wire, without the tasks."""
+    told: dict[str, Any] = {flag: True for flag, kind in _FLAGS.items() if kind in honoured.kinds}
+    if honoured.uris:
+        told["resourceSubscriptions"] = list(honoured.uris)
+    return told
+
+
+def rewritten(said: Text | None, honoured: Filter) -> dict[str, Any]:
+    """Given the filter of a listen as its host wrote it, return it with what is honoured of it, without the tasks."""
+    value = jsonrpc.value_of(said)
+    members = value.items() if isinstance(value, dict) else ()
+    ours = (*_FLAGS, "resourceSubscriptions", "taskIds")
+    return {**{name: one for name, one in members if name not in ours}, **written(honoured)}
+
+
 def acknowledgement(honoured: Filter) -> Message:
     """Return the first message of a listen, which says what is honoured of its filter."""
-    told: dict[str, object] = {flag: True for flag, kind in _FLAGS.items() if kind in honoured.kinds}
-    if honoured.uris:
-        told["resourceSubscriptions"] = honoured.uris
-    params = jsonrpc.text_of({"notifications": told})
+    params = jsonrpc.text_of({"notifications": written(honoured)})
     return jsonrpc.parse(jsonrpc.notification_line(ACKNOWLEDGED, params))
 
 
@@ -112,7 +131,8 @@ def final(attachment: Attachment, identity: bytes, server: Text | None, said: Te
     result = jsonrpc.object_text(told)
     params = jsonrpc.object_text({"requestId": identity})
     cancelled = ToSession(attachment.key, jsonrpc.notification_line("notifications/cancelled", params))
-    return [*attachment.answer(identity, jsonrpc.result_line(identity, result)), cancelled]
+    ended = attachment.answer(identity, jsonrpc.result_line(identity, result))
+    return [*ended, cancelled, Remember(attachment.key)]
 
 
 def tagged(message: Message, identity: bytes) -> bytes:
@@ -141,6 +161,18 @@ class Listening:
     def count(self, session: SessionKey) -> int:
         """Return how many listens a host has."""
         return sum(key.session == session for key in self._listens)
+
+    def kept(self, session: SessionKey) -> dict[bytes, dict[str, Any]]:
+        """Return the parameters of the listens of a host that were acknowledged, by their ids."""
+        mine = (listen for key, listen in self._listens.items() if key.session == session and listen.acknowledged)
+        return {listen.key.identity: {"notifications": written(listen.honoured)} for listen in mine}
+
+    def restore(self, attachment: Attachment, wanted: Filter, identity: bytes) -> None:
+        """A listen was open and acknowledged when the daemon died: it goes on, and its host knows nothing of it."""
+        key = ListenKey(attachment.key, identity)
+        self._listens[key] = Listen(key, wanted, granted=set(wanted.uris), acknowledged=True)
+        attachment.open[identity] = None
+        self._talk.subscriptions.restore(key, wanted.uris)
 
     def open(self, attachment: Attachment, wanted: Filter, identity: bytes) -> list[Command]:
         """A host listens: subscribe what it asks for, and acknowledge once that is answered."""
@@ -171,10 +203,10 @@ class Listening:
 
     def _acknowledge(self, listen: Listen) -> list[Command]:
         listen.acknowledged = True
-        uris = tuple(uri for uri in listen.wanted.uris if uri in listen.granted)
-        told = tagged(acknowledgement(Filter(listen.wanted.kinds, uris)), listen.key.identity)
+        told = tagged(acknowledgement(listen.honoured), listen.key.identity)
         owed, listen.owed = listen.owed, []
-        return [ToSession(listen.key.session, told), *owed]
+        # Remembered once its host was told: what was not acknowledged is not there for the next daemon.
+        return [ToSession(listen.key.session, told), Remember(listen.key.session), *owed]
 
     # What listens are told
 
@@ -200,7 +232,7 @@ class Listening:
     def _deliver(listens: Iterable[Listen], message: Message) -> list[Command]:
         commands: list[Command] = []
         for listen in listens:
-            told = ToSession(listen.key.session, tagged(message, listen.key.identity))
+            told = ToSession(listen.key.session, tagged(message, listen.key.identity), Weight.REPEATED)
             if listen.acknowledged:
                 commands.append(told)
             else:
@@ -214,7 +246,9 @@ class Listening:
         listen = self._listens.get(ListenKey(attachment.key, identity))
         if listen is None:
             return None
-        return [*self._close(listen), Dropped(attachment.key, identity), *attachment.forget(identity)]
+        closed = self._close(listen)
+        forgotten = attachment.forget(identity)
+        return [*closed, Dropped(attachment.key, identity), *forgotten, Remember(attachment.key)]
 
     def end(self, session: SessionKey) -> list[Command]:
         """End the listens of a host for good."""

@@ -74,7 +74,8 @@ class ModernChild:
             return self._talk.fail(attachment, identity, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method}")
         params = message.params()
         token = requests.token(params)
-        asked = cache.question_of(method, params, jsonrpc.text_of(capabilities(attachment)))
+        client = cache.client_of(attachment.principal, capabilities(attachment))
+        asked = cache.question_of(method, params, client)
         known = None if asked is None else self.cache.find(asked)
         if known is not None:
             return self._give(attachment, method, identity, known)

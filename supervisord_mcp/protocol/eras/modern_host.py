@@ -9,6 +9,7 @@ of their own era gets what they say as it is (`modern_relay`, `tunnels`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Raw
 
@@ -36,6 +37,8 @@ GONE = frozenset(
 )
 #: Parameters that a legacy server must not see: those of a retry, and a wish for a task that must be ignored (3.13).
 _NOT_LEGACY = (*RETRY, "task")
+
+_LISTEN = Raw(b'"subscriptions/listen"')
 
 #: Answers one kind of request.
 Handler = Callable[[Attachment, Message, bytes, Envelope], list[Command]]
@@ -77,7 +80,11 @@ class ModernHosts:
         attachment.version = mcp.NEWEST_MODERN
         # What the child asked before is for nobody: such a host is told of it in answers only.
         early = self._talk.callbacks.host_ready()
-        return [Remember(attachment.key), *early, *self._request(attachment, message, message.id)]
+        try:
+            told = self._request(attachment, message, message.id)
+        except FramingError as fault:  # what was decided by now is to be done all the same
+            told = self._talk.fail(attachment, message.id, fault.rpc_code, fault.message)
+        return [Remember(attachment.key), *early, *told]
 
     def _heard(self, attachment: Attachment, message: Message) -> list[Command]:
         if message.method is None:
@@ -216,7 +223,7 @@ class ModernHosts:
         assert message.method is not None
         params = message.params()
         requests.token(params)  # what is refused must not change the log level of the child
-        call = Call(attachment.key, identity, message.method, said, params)
+        call = Call(attachment.key, attachment.principal, identity, message.method, said, params)
         told = envelope.strip(jsonrpc.object_text({key: params[key] for key in params if key not in _NOT_LEGACY}))
         message.members.pop("params")
         if told is not None:
@@ -255,10 +262,10 @@ class ModernHosts:
         if error is None or not jsonrpc.members_of(error):
             text = f"server '{self._talk.server}' answered with an error that is none"
             return self._talk.fail(attachment, call.identity, jsonrpc.INTERNAL_ERROR, text)
-        pages = conversion.url_requests(error) if call.method in PARKABLE else {}
-        if pages and takes(call.said.capabilities, "url"):
+        asks, able = call.method in PARKABLE, takes(call.said.capabilities, "url")
+        if asks and able and (pages := conversion.url_requests(error)):
             return self.parking.ask_for_pages(call, pages)
-        told = conversion.error_to_modern(error)
+        told = conversion.error_to_modern(error, lacks_pages=asks and not able)
         members = {"jsonrpc": jsonrpc.VERSION, "id": Raw(call.identity), "error": Raw(told)}
         return [*attachment.answer(call.identity, jsonrpc.encode(members))]
 
@@ -296,15 +303,48 @@ class ModernHosts:
         """A child is there, of whichever era."""
         return self.tunnels.child_ready() if self._talk.modern else self.tunnels.end_all()
 
+    # Over a death of the daemon (D11; 6.8 step 3)
+
+    def kept(self, session: SessionKey) -> dict[str, dict[str, Any]]:
+        """Return the listens of a host that are worth keeping (`State.listens`)."""
+        kept = {**self.listening.kept(session), **self.tunnels.kept(session)}
+        return {identity.decode(): params for identity, params in kept.items()}
+
+    def restore(self, attachment: Attachment, listens: dict[str, dict[str, Any]]) -> list[Command]:
+        """A host has these listens from before: they go on without a word, at whatever child there will be."""
+        last = Envelope(attachment.version, attachment.capabilities, attachment.client or None)
+        modern = self._talk.modern if self._talk.ready else self._talk.discovery.discovered is not None
+        commands: list[Command] = []
+        for text, kept in listens.items():
+            identity, params = text.encode(), jsonrpc.text_of(kept)
+            if "_meta" not in kept:  # at a legacy child it needed none
+                params = envelope.write(params, last)
+            message = jsonrpc.message_of({"id": Raw(identity), "method": _LISTEN, "params": Raw(params)})
+            said = envelope.read(message)
+            wanted = said if isinstance(said, Fault) else listening.read(message, said)
+            if isinstance(wanted, Fault):
+                commands += self._refuse(attachment, identity, wanted)
+            elif modern:
+                commands += self.tunnels.restore(attachment, message, wanted, identity)
+            else:
+                self.listening.restore(attachment, wanted, identity)
+        return commands
+
+    def wants_child(self, session: SessionKey) -> bool:
+        """Whether a listen of a host is for resources, of which only a child can tell."""
+        return any(params["notifications"].get("resourceSubscriptions") for params in self.kept(session).values())
+
     def leave(self, session: SessionKey) -> list[Command]:
-        """A host is gone."""
+        """A host is gone. Where the child was its alone, no other connection of its principal comes to this one."""
         self.relay.leave(session)
-        return [*self.parking.leave(session), *self.listening.leave(session), *self.tunnels.leave(session)]
+        parted = self.parking.leave(session, for_good=self._talk.callbacks.relay)
+        return [*parted, *self.listening.leave(session), *self.tunnels.leave(session)]
 
     def dismiss(self, session: SessionKey) -> list[Command]:
         """A host is told that everything it waits for is over; here its listens end, as they should (pitfall 62)."""
         self.relay.leave(session)
-        return [*self.parking.leave(session), *self.listening.end(session), *self.tunnels.end(session)]
+        parted = self.parking.leave(session, for_good=True)
+        return [*parted, *self.listening.end(session), *self.tunnels.end(session)]
 
     def child_lost(self) -> None:
         """The child is gone; who waited for it is told so elsewhere."""

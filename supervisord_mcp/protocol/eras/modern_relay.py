@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Raw
 
-from supervisord_mcp.protocol import jsonrpc, mcp, requests
+from supervisord_mcp.protocol import asking, jsonrpc, mcp, requests
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.commands import Command, SessionKey, ToServer
 from supervisord_mcp.protocol.conversation import Conversation
@@ -60,7 +60,7 @@ class ModernRelay:
             return refusal
         if method in mcp.LISTINGS and (stale := self.talk.begin_list(attachment, message, identity)):
             return stale
-        asked = question_of(method, params, said)
+        asked = question_of(method, params, cache.client_of(attachment.principal, said.capabilities))
         known = None if asked is None else self.cache.find(asked)
         if known is not None:
             return self._again(attachment, method, identity, known)
@@ -109,9 +109,11 @@ class ModernRelay:
                 kept = self.cache.answered(call.ticket, result)
             if call.method == "server/discover":
                 answer.members["result"] = Raw(offers.served(result))
+            elif jsonrpc.string_of(members.get("resultType")) == "input_required":
+                answer.members["result"] = Raw(_within(result, call.said))
             elif jsonrpc.string_of(members.get("resultType")) == "task":
                 pending = Pending(call.session, call.identity, call.method)
-                self.talk.tasks.created(pending, jsonrpc.object_text({"task": result}), upstream)
+                kept += self.talk.tasks.created(pending, jsonrpc.object_text({"task": result}), upstream)
         else:
             if call.ticket is not None:
                 self.cache.failed(call.ticket.question)
@@ -178,12 +180,18 @@ def forward(talk: Conversation, attachment: Attachment, message: Message, reply:
     return upstream, [sent] if held else [requests.opened(attachment.key, message, identity), sent]
 
 
-def question_of(method: str, params: Members, said: Envelope) -> Question | None:
-    """Given a modern request, return the question that its answer may be given again for, or None.
+def _within(result: Text, said: Envelope) -> Text:
+    """Given what a child wants to know, return it for the capabilities of the request: as it is, if they allow it."""
+    members = jsonrpc.members_of(result)
+    asked = jsonrpc.members_of(members.get("inputRequests"))
+    told = {key: asking.entry_within(entry, said.capabilities) for key, entry in asked.items()}
+    if all(told[key] is entry for key, entry in asked.items()):
+        return result
+    return jsonrpc.object_text({**members, "inputRequests": jsonrpc.object_text(told)})
 
-    All hosts of one daemon are one person, so that the principal of the key is what the request can do (3.11).
-    """
-    client = jsonrpc.text_of(said.capabilities)
+
+def question_of(method: str, params: Members, client: bytes) -> Question | None:
+    """Given a modern request of a client, return the question that its answer may be given again for, or None."""
     if method == "server/discover":
         return Question(method, b"", client)
     return cache.question_of(method, params, client)

@@ -2,8 +2,9 @@
 
 What a legacy child asks during a call (`elicitation/create`, `sampling/createMessage`, `roots/list`) becomes the
 entries of an ``input_required`` answer to that call, which itself stays open at the child: it is *parked*. The answer
-carries a ``requestState`` that nobody can guess and that holds for one session, one method, the same parameters and
-some time. The retry with it answers the child and takes the call over, exactly once (pitfall 34).
+carries a ``requestState`` that nobody can guess and that holds for one principal, one method, the same parameters and
+some time, and no longer than the child. The retry with it answers the child and takes the call over, exactly once
+(pitfall 34). It may come on any connection of the principal: an answered call is not bound to the one it came on.
 
 A legacy server that sends a person to a web page by the error -32042 ends its call; its retry is a call anew.
 """
@@ -19,7 +20,7 @@ from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, requests
-from supervisord_mcp.protocol.asking import input_request
+from supervisord_mcp.protocol.asking import entry_within, input_request
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.callbacks import refusal
 from supervisord_mcp.protocol.commands import Alarm, Command, Opened, SessionKey, ToServer
@@ -33,6 +34,9 @@ PARKABLE = frozenset({"tools/call", "prompts/get", "resources/read"})
 GATHERING = 0.005
 #: For how long a parked call waits for its retry, in seconds.
 PATIENCE = 600.0
+#: How long a host that left may take to come back on another connection while the child waits for what it is asked, in
+#: seconds. After that it is gone, and the child must not stay blocked (6.5 step 6, pitfall 12).
+RETURNING = 10.0
 #: How many random bytes a ``requestState`` is made of.
 _STATE_BYTES = 24
 #: What a retry adds to its request.
@@ -81,10 +85,13 @@ class Parked:
 class Call:
     """A request of a modern host at a legacy child: whose, what it says of its sender, and what it was in full.
 
-    ``upstream`` is None for a call that is over and whose retry is a call anew. ``asked`` counts its questions.
+    ``session`` is the connection of its last request, which may be gone while the call is parked; ``principal`` is who
+    may retry it. ``upstream`` is None for a call that is over and whose retry is a call anew. ``asked`` counts its
+    questions.
     """
 
     session: SessionKey
+    principal: str
     identity: bytes
     method: str
     said: Envelope
@@ -180,12 +187,13 @@ class Parking:
             pending = self._talk.pending[call.upstream]
             # Nothing about a parked call reaches the host, progress included (6.4).
             pending.identity, pending.token = b"", None
-        line = jsonrpc.result_line(call.identity, self._told(parked))
+        line = jsonrpc.result_line(call.identity, self._result(parked, call.said))
         told: list[Command] = [parked.alarm, *attachment.answer(call.identity, line)]
         return told if call.said.level is None else [*told, *self._talk.raise_level()]
 
-    def _told(self, parked: Parked) -> bytes:
-        entries = {key: question.entry for key, question in parked.questions.items()}
+    def _result(self, parked: Parked, said: Envelope) -> bytes:
+        asked = parked.questions.items()
+        entries = {key: entry_within(question.entry, said.capabilities) for key, question in asked}
         members: dict[str, Text] = {
             "resultType": b'"input_required"',
             "inputRequests": jsonrpc.object_text(entries),
@@ -211,12 +219,15 @@ class Parking:
         parked, params, identity = call.parked, message.params(), message.id
         assert parked is not None
         assert identity is not None
-        if call.session != attachment.key or call.method != message.method or not same(call.params, params):
+        ours = call.principal == attachment.principal
+        if not ours or call.method != message.method or not same(call.params, params):
             raise FramingError(STALE, jsonrpc.INVALID_PARAMS)
         answers = _answers(params, parked)
         given = requests.token(params)
         self._unpark(parked)
-        call.identity, call.said = identity, said
+        call.session, call.identity, call.said = attachment.key, identity, said
+        if call.upstream in self._talk.pending:
+            self._talk.pending[call.upstream].session = attachment.key
         commands = self._hand_on(parked, answers, said)
         if parked.outcome is not None:
             call.parked = None
@@ -302,21 +313,35 @@ class Parking:
             if call.session == session and call.parked is not None and call.parked.answered == identity:
                 call.parked.answered = b""
 
-    def leave(self, session: SessionKey) -> list[Command]:
-        """A host is gone: answer what was asked for its calls, and cancel those that were parked (step 6)."""
+    def leave(self, session: SessionKey, *, for_good: bool) -> list[Command]:
+        """A connection is gone: so are its calls, but those that are parked wait for another one of its principal.
+
+        Where none can come, ``for_good``, they are answered for and cancelled at once (step 6).
+        """
         commands: list[Command] = []
         for call in [call for call in self._states.values() if call.session == session]:
-            commands += self._drop(call, "the host is gone")
-        for upstream in [at for at, call in self.calls.items() if call.session == session]:
+            commands += self._drop(call, "the host is gone") if for_good else self._wait_for_return(call)
+        for upstream in [at for at, call in self.calls.items() if call.session == session and not _told(call)]:
             commands += self.give_up(upstream)
         return commands
 
+    def _wait_for_return(self, call: Call) -> list[Command]:
+        """The host of a parked call is gone. What does not keep the child waiting has the time that it had."""
+        parked = call.parked
+        assert parked is not None
+        parked.answered = b""  # no id of the next connection means this one
+        if call.upstream not in self.calls:
+            return []
+        self._talk.alarms.forget(parked.alarm)
+        parked.alarm = self._talk.alarms.after(RETURNING, lambda: self._drop(call, "the host is gone"))
+        return [parked.alarm]
+
     def child_lost(self) -> None:
-        """The child is gone: what waited for it is forgotten; what it had finished is kept for the retry (6.8)."""
-        for parked in self._asking():
-            if parked.outcome is None:
+        """The child is gone, and with it every state: its retry is stale, whatever it was about (6.8, pitfall 56)."""
+        for call in [*self._states.values(), *self.calls.values()]:
+            parked, call.parked = call.parked, None
+            if parked is not None:
                 self._unpark(parked)
-            parked.questions.clear()
         self.calls.clear()
 
     def stopping(self) -> list[Command]:
@@ -350,6 +375,11 @@ class Parking:
         if parked.state is not None:
             del self._states[parked.state]
             parked.state = None
+
+
+def _told(call: Call) -> bool:
+    """Whether a call is parked, and its host knows."""
+    return call.parked is not None and call.parked.state is not None
 
 
 def same(first: Members, second: Members) -> bool:

@@ -8,19 +8,33 @@ it is opened again at the next one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec import Raw
 
 from supervisord_mcp.protocol import jsonrpc, mcp, requests
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Command, Dropped, Note, Opened, SessionKey, ToServer, ToSession
+from supervisord_mcp.protocol.commands import (
+    Command,
+    Dropped,
+    Note,
+    Opened,
+    Remember,
+    SessionKey,
+    ToServer,
+    ToSession,
+    Weight,
+)
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras.cache import Cache
 from supervisord_mcp.protocol.eras.envelope import SUBSCRIPTION_ID
-from supervisord_mcp.protocol.eras.listening import ACKNOWLEDGED, Filter, acknowledgement, final, tagged
+from supervisord_mcp.protocol.eras.listening import ACKNOWLEDGED, Filter, acknowledgement, final, rewritten, tagged
 from supervisord_mcp.protocol.jsonrpc import Message
 from supervisord_mcp.protocol.pending import Pending
 from supervisord_mcp.protocol.subscriptions import ListenKey
+
+#: What says nothing more the second time, if the first was not read.
+_REPEATED = frozenset({*mcp.CHANGED, "notifications/resources/updated"})
 
 
 @dataclass(slots=True)
@@ -80,7 +94,25 @@ class Tunnels:
         tunnel.acknowledged = True
         attachment.open[identity] = None
         told = ToSession(attachment.key, tagged(acknowledgement(tunnel.wanted), identity))
-        return [Opened(attachment.key, identity), told]
+        return [Opened(attachment.key, identity), told, Remember(attachment.key)]
+
+    def kept(self, session: SessionKey) -> dict[bytes, dict[str, Any]]:
+        """Return the parameters of the listens of a host that were acknowledged, by their ids."""
+        kept: dict[bytes, dict[str, Any]] = {}
+        for tunnel in [tunnel for tunnel in self._of(session) if tunnel.acknowledged]:
+            params = jsonrpc.members_of(tunnel.params)
+            told = {name: jsonrpc.value_of(text) for name, text in params.items()}
+            kept[tunnel.key.identity] = {
+                **told,
+                "notifications": rewritten(params["notifications"], tunnel.wanted),
+            }
+        return kept
+
+    def restore(self, attachment: Attachment, message: Message, wanted: Filter, identity: bytes) -> list[Command]:
+        """A listen was open and acknowledged when the daemon died: it goes on, and its host knows nothing of it."""
+        self._add(attachment, message, wanted, identity).acknowledged = True
+        attachment.open[identity] = None
+        return self.child_ready() if self._talk.ready else []
 
     def _add(self, attachment: Attachment, message: Message, wanted: Filter, identity: bytes) -> Tunnel:
         params = message.params()
@@ -137,7 +169,7 @@ class Tunnels:
     def _passed(self, tunnel: Tunnel, message: Message) -> list[Command]:
         if message.method == ACKNOWLEDGED:
             again, tunnel.acknowledged = tunnel.acknowledged, True
-            return [] if again else [self._told(tunnel, message)]
+            return [] if again else [self._told(tunnel, message), Remember(tunnel.key.session)]
         if not tunnel.acknowledged:
             return [Note("unrouted", f"{message.method} came before its listen was acknowledged and was dropped")]
         if not _asked_for(tunnel.wanted, message):
@@ -156,7 +188,8 @@ class Tunnels:
 
     @staticmethod
     def _told(tunnel: Tunnel, message: Message) -> ToSession:
-        return ToSession(tunnel.key.session, tagged(message, tunnel.key.identity))
+        weight = Weight.REPEATED if message.method in _REPEATED else Weight.MUST
+        return ToSession(tunnel.key.session, tagged(message, tunnel.key.identity), weight)
 
     def _answered(self, upstream: int, answer: Message) -> list[Command]:
         tunnel = self._upstream[upstream]
@@ -165,7 +198,8 @@ class Tunnels:
         self._forget(tunnel)
         answer.members["id"] = Raw(tunnel.key.identity)
         attachment = self._talk.sessions[tunnel.key.session]
-        return [*attachment.answer(tunnel.key.identity, jsonrpc.encode(answer.members))]
+        refused = attachment.answer(tunnel.key.identity, jsonrpc.encode(answer.members))
+        return [*refused, Remember(attachment.key)] if tunnel.acknowledged else [*refused]
 
     def _ended(self, tunnel: Tunnel, said: Raw | None = None) -> list[Command]:
         """The child ended a listen. Where it is about to end itself, the host keeps what is to be opened again."""
@@ -211,7 +245,9 @@ class Tunnels:
         tunnel = self._tunnels.get(ListenKey(attachment.key, identity))
         if tunnel is None:
             return None
-        return [*self._close(tunnel), Dropped(attachment.key, identity), *attachment.forget(identity)]
+        closed = self._close(tunnel)
+        forgotten = attachment.forget(identity)
+        return [*closed, Dropped(attachment.key, identity), *forgotten, Remember(attachment.key)]
 
     def end(self, session: SessionKey) -> list[Command]:
         """End the listens of a host for good."""

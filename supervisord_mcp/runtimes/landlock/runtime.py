@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import anyio
@@ -23,11 +24,13 @@ from supervisord_mcp.runtimes.audit import Auditor, Report, ignore, spawn_audite
 from supervisord_mcp.runtimes.base import Child, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
+from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.handover import TRIAL, pass_trial
 from supervisord_mcp.runtimes.identity import Identities, Identity
 from supervisord_mcp.runtimes.landlock import abi, ruleset
 from supervisord_mcp.runtimes.landlock.abi import READ, WRITE, Right
 from supervisord_mcp.runtimes.landlock.places import Places
+from supervisord_mcp.runtimes.lending import as_borrower, lend
 from supervisord_mcp.runtimes.limits import Available
 from supervisord_mcp.runtimes.passage import way
 from supervisord_mcp.runtimes.process import Program, check_program, spawn
@@ -62,7 +65,7 @@ class LandlockRuntime(Runtime):
         self._denied = denied
         self._base = base
         self._groups = groups
-        self._identities = identities if os.geteuid() == 0 else None
+        self._identities = (identities or Identities()) if os.geteuid() == 0 else None
 
     def check(self) -> tuple[Lack, ...]:
         """Return what this machine lacks for this runtime."""
@@ -114,13 +117,19 @@ class LandlockRuntime(Runtime):
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
         self._check(spec)
         identity = self.identity(spec.name)
+        with Descriptors() as descriptors:
+            loans = lend(spec, identity, descriptors)
+            return await self._launch(as_borrower(spec, loans), identity, loans)
+
+    async def _launch(self, spec: LaunchSpec, identity: Identity | None, loans: Mapping[str, int]) -> Child:
         restraint = Restraint(spec, self.available(), self._groups, identity)
         auditor = (
             Auditor(spec.name, _policy(spec), self._denied, sandbox.shown_paths(spec)) if spec.seccomp.audit else None
         )
         places = Places(self._base, spec.name, identity)
         try:
-            child = self._spawn(spec, places, identity, auditor)
+            paths = (*spec.read_only, *(mount.path for mount in spec.mounts), places.root)
+            child = self._spawn(spec, places, auditor, way(paths, identity, loans))
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await places.aclose()
@@ -144,17 +153,18 @@ class LandlockRuntime(Runtime):
         return child
 
     def _spawn(
-        self, spec: LaunchSpec, places: Places, identity: Identity | None, auditor: Auditor | None
+        self, spec: LaunchSpec, places: Places, auditor: Auditor | None, entrance: AbstractContextManager[None]
     ) -> ProcessChild:
         program = Program(spec.argv, with_marker(_environment(spec, places), spec.marker), cwd=spec.cwd or places.home)
         check_program(program)
+        identity = self.identity(spec.name)
         user, group = (None, None) if identity is None else (identity.uid, identity.gid)
         argv = ("/bin/sh", "-c", TRIAL, "smcp", places.canary, *spec.argv)
         network = spec.network == "host"
         try:
             with (
                 ruleset.made(abi.coverage(ruleset.version(), network=network), _granted(spec, places)) as rules,
-                way((*spec.read_only, *(mount.path for mount in spec.mounts), places.root), identity),
+                entrance,
             ):
                 program = replace(program, argv=argv, user=user, group=group)
                 restrict = functools.partial(ruleset.restrict_this_thread, rules)
@@ -174,11 +184,6 @@ class LandlockRuntime(Runtime):
         for lack in self.check():
             raise IsolationError(
                 f"server {spec.name} was not started: no {lack.what}: {lack.cause}", remedy=lack.remedy
-            )
-        if os.geteuid() == 0 and (self._identities is None or spec.as_root):
-            raise IsolationError(
-                f"server {spec.name} was not started: it would run as root, whom Landlock alone does not hold",
-                remedy="Leave daemon.uids on, and give it no files that belong to root; or run smcp as yourself.",
             )
         if isinstance(spec.network, Egress) or spec.network == "loopback":
             raise IsolationError(

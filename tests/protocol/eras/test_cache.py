@@ -57,6 +57,19 @@ def test_a_fresh_list_is_given_to_all_hosts_until_its_time_is_over() -> None:
         names(b, 2, "x")
 
 
+def test_another_principal_has_answers_of_its_own() -> None:
+    with modern() as talk:
+        a, b = talk.host("a"), talk.joins("b", principal="another")
+        b.greets()
+        for host, tool in ((a, "x"), (b, "y")):
+            lists(talk, host, 1)
+            talk.server.answers(asked(talk), page(tool, cacheScope="private"))
+            names(host, 1, tool)
+        for host, tool in ((a, "x"), (b, "y")):
+            lists(talk, host, 2)
+            names(host, 2, tool)
+
+
 def test_hosts_of_other_capabilities_have_answers_of_their_own() -> None:
     with modern() as talk:
         a, b = talk.host("a"), talk.host("b", capabilities={"roots": {}})

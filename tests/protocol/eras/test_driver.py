@@ -117,6 +117,18 @@ def test_33_what_a_host_did_not_declare_is_not_surfaced(version: str, capabiliti
         a.hears(result(1, FAILED))
 
 
+@pytest.mark.parametrize(
+    ("version", "sampling", "kept"),
+    [("2025-11-25", {}, False), ("2025-11-25", {"context": {}}, True), ("2025-06-18", {}, True)],
+)
+def test_a_context_is_asked_for_where_the_host_declared_it(version: str, sampling: Any, kept: bool) -> None:
+    params = {**SAMPLING, "includeContext": "allServers"}
+    with modern() as talk:
+        a, one = calling(talk, {"sampling": sampling}, version)
+        asks(talk, one, {"k": {"method": "sampling/createMessage", "params": params}})
+        a.hears(request(..., "sampling/createMessage", params if kept else SAMPLING))
+
+
 def test_a_host_may_be_asked_by_what_is_no_tool() -> None:
     with modern() as talk:
         a = talk.host("a", capabilities=ALL)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.catalogue import Catalogue
-from supervisord_mcp.protocol.commands import Demand
+from supervisord_mcp.protocol.commands import Demand, Remember
 from supervisord_mcp.protocol.eras import listening
 from tests.kit.conversation import (
     MCP,
+    MODERN,
     SERVER,
     Host,
     Json,
@@ -303,3 +306,70 @@ def test_there_is_a_limit() -> None:
         b = talk.joins("b")
         b.says(listen(1))
         b.hears(acknowledged(1))
+
+
+# Over a death of the daemon (D11, 6.8 step 3)
+
+
+@pytest.mark.parametrize("identity", [0, "", "0", -3, "lis\\ten-é"])
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_listen_goes_on_at_the_next_daemon(identity: Any, ready: bool) -> None:
+    wanted = {"toolsListChanged": True, "promptsListChanged": True, "resourceSubscriptions": ["u:1", "u:2"]}
+    with Talk() as talk:
+        a = served(talk)
+        a.says(listen(identity, wanted), listen("open", {"resourceSubscriptions": ["u:3"]}))
+        subscribed(talk)
+        refused = talk.server.hears(request(..., "resources/subscribe", {"uri": "u:2"}))
+        talk.server.fails(refused, -32602)
+        honoured = {"toolsListChanged": True, "resourceSubscriptions": ["u:1"]}
+        a.hears(acknowledged(identity, honoured))
+        talk.server.hears(request(..., "resources/subscribe", {"uri": "u:3"}))
+        state = talk.mux.state(a.key)
+    assert state.listens == {json.dumps(identity): {"notifications": honoured}}  # what was not acknowledged is not kept
+    with Talk(known=KNOWN) as talk:
+        if ready:
+            talk.child_runs(OFFERED)
+        a = talk.joins("a", state)
+        assert bool(talk.did(Demand)) is not ready
+        if not ready:
+            talk.child_runs(OFFERED)
+        subscribed(talk)
+        a.hears(tagged(identity, updated()))  # what it may have missed
+        talk.server.says(updated(), changed("tools"), changed("prompts"))
+        talk.child_lists()
+        a.hears(tagged(identity, updated()), tagged(identity, changed("tools")))
+        assert talk.mux.state(a.key) == state
+        talk.child_lists()  # for the second change
+        a.says(cancelled(identity))
+        talk.server.hears(request(..., "resources/unsubscribe", {"uri": "u:1"}))
+        assert talk.mux.state(a.key).listens == {}
+        assert not talk.waiting(a)
+
+
+def test_no_child_is_started_for_a_listen_that_a_catalogue_serves() -> None:
+    state = State(version=MODERN, era="modern", listens={"1": {"notifications": {"toolsListChanged": True}}})
+    with Talk(known=KNOWN) as talk:
+        a = talk.joins("a", state)
+        assert not talk.did(Demand)
+        talk.child_runs(OFFERED, tools=["new"])
+        a.hears(tagged(1, changed("tools")))
+
+
+def test_a_listen_whose_record_is_damaged_is_refused() -> None:
+    damaged: dict[str, Any] = {"1": {"notifications": {"toolsListChanged": 7}}, "3": {"notifications": {}, "_meta": {}}}
+    state = State(version=MODERN, era="modern", listens={**damaged, "2": {"notifications": {}}})
+    with Talk(known=KNOWN) as talk:
+        a = talk.joins("a", state)
+        a.hears(error(1, -32602), error(3, -32602))
+        assert talk.waiting(a) == [b"2"]
+
+
+def test_an_ended_listen_is_not_kept() -> None:
+    with Talk() as talk:
+        a = served(talk)
+        a.says(listen(1, {"toolsListChanged": True}))
+        a.hears(acknowledged(1, {"toolsListChanged": True}))
+        assert talk.mux.state(a.key).listens
+        commands = talk.mux.fail_session(a.key, "over")
+        assert commands[-1] == Remember(a.key)
+        assert not talk.mux.state(a.key).listens

@@ -247,6 +247,20 @@ def test_a_state_of_a_child_that_is_gone_is_for_its_successor_to_judge() -> None
         a.hears(error(1, -32602, "Invalid or expired requestState"))
 
 
+def test_a_context_that_was_not_declared_is_not_asked_for() -> None:
+    plain = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}
+    wide = {**plain, "params": {"messages": [], "maxTokens": 1, "includeContext": "allServers"}}
+    with Talk(terms=TERMS) as talk:
+        served(talk)
+        a = talk.joins("a")
+        cases: list[tuple[Json, Json]] = [({"context": {}}, wide), ({}, plain)]
+        for capabilities, told in cases:
+            a.says(tool(1, capabilities={"sampling": capabilities, "roots": {}}))
+            asked = needs({"k": wide, "r": {"method": "roots/list"}}, "s")
+            talk.server.answers(talk.server.hears(...), {**asked, "x": 1})
+            a.hears(result(1, {**needs({"k": told, "r": {"method": "roots/list"}}, "s"), "x": 1}))
+
+
 @pytest.mark.parametrize(
     ("entry", "needed"),
     [
@@ -400,7 +414,7 @@ def test_everything_ends_with_the_child_and_with_the_host() -> None:
         assert not talk.mux.busy
 
 
-def test_what_was_parked_at_a_legacy_child_is_told_at_its_modern_successor() -> None:
+def test_the_state_of_a_legacy_child_is_for_its_modern_successor_to_refuse() -> None:
     with Talk(relay=True) as talk:
         a = talk.joins("a")
         a.says(tool(1, capabilities={"roots": {}}))
@@ -415,4 +429,6 @@ def test_what_was_parked_at_a_legacy_child_is_told_at_its_modern_successor() -> 
         talk.terms = TERMS
         served(talk)
         a.says(tool(2, {"requestState": state}, capabilities={"roots": {}}))
-        a.hears(result(2, ...))
+        told = talk.server.hears(request(..., "tools/call", {"requestState": state, ...: ...}))
+        talk.server.fails(told, -32602, "unknown state")
+        a.hears(error(2, -32602, "unknown state"))

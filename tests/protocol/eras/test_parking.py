@@ -240,10 +240,10 @@ def test_a_retry_that_is_none_leaves_the_call_as_it_was(wrong: dict[str, Any]) -
         bench.nothing_left()
 
 
-def test_a_state_holds_for_its_host_alone() -> None:
+def test_a_state_holds_for_its_principal_on_whichever_connection() -> None:
     with Talk() as talk:
         talk.child_runs()
-        a, b = talk.joins("a"), talk.joins("b")
+        a, b = talk.joins("a", principal="uid 1"), talk.joins("b", principal="uid 2")
         a.says(tool(1))
         asked = talk.server.hears(request(..., "tools/call", CALL))
         talk._apply(talk.mux._modern.parking.park(a.key, (asked["id"],), _asked("q")))
@@ -251,10 +251,15 @@ def test_a_state_holds_for_its_host_alone() -> None:
         state = a.hears(result(1, ...))["result"]["requestState"]
         b.says(retry(1, state, {"r1": ACCEPTED}))
         b.hears(error(1, -32602, parking.STALE))
-        a.says(retry(2, state, {"r1": ACCEPTED}))
+        c = talk.joins("c", principal="uid 1")
+        c.says(retry(1, state, {"r1": ACCEPTED}, progressToken="of c"))
         talk.server.hears(result("q", ACCEPTED))
+        a.says(cancelled(1))  # it is not on this connection any more
+        talk.server.says(progress(asked["id"], 1))
+        c.hears(progress("of c", 1))
         talk.server.answers(asked)
-        a.hears(completed(2))
+        c.hears(completed(1))
+        assert not talk.mux.busy
 
 
 def test_parameters_are_compared_by_value() -> None:
@@ -378,8 +383,7 @@ def test_an_outcome_that_comes_while_parked_is_kept_for_the_retry(fails: bool) -
         else:
             talk.server.answers(bench.asked, {"content": [1]})
         talk.server.hears(result("q", {"action": "cancel"}))
-        assert not talk.mux.busy
-        talk.child_dies()
+        assert talk.mux.busy  # with the child goes what it said
         bench.host.says(retry(2, state, {"r1": ACCEPTED}))
         bench.host.hears(error(2, 7, "too slow") if fails else completed(2, {"content": [1]}))
         bench.nothing_left()
@@ -516,6 +520,19 @@ def test_a_call_can_be_cancelled_before_and_while_it_is_parked() -> None:
         bench.nothing_left()
 
 
+def test_an_outcome_that_waits_for_its_retry_is_gone_with_the_child() -> None:
+    with Talk(relay=True) as talk:
+        bench = Bench(talk)
+        state = bench.parked()
+        talk.server.answers(bench.asked, {"content": [1]})
+        talk.server.hears(result("q", {"action": "cancel"}))
+        talk.child_dies()
+        bench.nothing_left()
+        talk.child_runs()
+        bench.host.says(retry(2, state, {"r1": ACCEPTED}))
+        bench.host.hears(error(2, -32602, parking.STALE))
+
+
 @pytest.mark.parametrize("told", [False, True])
 def test_a_child_that_dies_takes_its_parked_calls_along(told: bool) -> None:
     with Talk(relay=True) as talk:
@@ -568,7 +585,7 @@ def test_an_error_that_sends_to_a_page_becomes_a_round_and_its_retry_a_new_call(
         bench = Bench(talk)
         talk.server.fails(bench.asked, -32042, "log in first", PAGES)
         state = bench.is_told(1, {"r1": PAGE})
-        assert not talk.mux.busy
+        assert talk.mux.busy
         bench.host.says(retry(2, state))
         state = bench.is_told(2, {"r1": PAGE})
         bench.host.says(retry(3, state, {"r1": {"action": "accept"}}))
@@ -579,16 +596,43 @@ def test_an_error_that_sends_to_a_page_becomes_a_round_and_its_retry_a_new_call(
         bench.nothing_left()
 
 
-def test_a_new_call_after_a_page_waits_for_a_child() -> None:
+def test_a_page_of_a_child_that_died_is_none_of_the_next() -> None:
     with Talk(relay=True) as talk:
         bench = Bench(talk)
         talk.server.fails(bench.asked, -32042, "log in first", PAGES)
         state = bench.is_told(1, {"r1": PAGE})
         talk.child_dies()
+        bench.nothing_left()
         bench.host.says(retry(2, state, {"r1": {"action": "accept"}}))
+        talk.child_greets(talk.child_starts())
+        bench.host.hears(error(2, -32602, parking.STALE))
+
+
+def test_a_new_call_after_a_page_waits_for_the_child_that_follows_a_stopped_one() -> None:
+    with Talk(relay=True) as talk:
+        bench = Bench(talk)
+        talk.server.fails(bench.asked, -32042, "log in first", PAGES)
+        state = bench.is_told(1, {"r1": PAGE})
+        talk.child_stops()
+        bench.host.says(retry(2, state, {"r1": {"action": "accept"}}))
+        talk.child_dies()
         talk.child_greets(talk.child_starts())
         talk.server.answers(talk.server.hears(request(..., "tools/call", CALL)))
         bench.host.hears(completed(2))
+
+
+def test_a_page_is_visited_though_the_connection_is_another_by_then() -> None:
+    with Talk() as talk:
+        bench = Bench(talk)
+        talk.server.fails(bench.asked, -32042, "log in first", PAGES)
+        state = bench.is_told(1, {"r1": PAGE})
+        bench.host.leaves()
+        talk.passes(parking.RETURNING)
+        bench.host = talk.joins("a")
+        bench.host.says(retry(1, state, {"r1": {"action": "accept"}}))
+        talk.server.answers(talk.server.hears(request(..., "tools/call", CALL)))
+        bench.host.hears(completed(1))
+        bench.nothing_left()
 
 
 def test_a_page_that_nobody_visits_is_forgotten() -> None:
@@ -607,6 +651,27 @@ def test_a_host_that_opens_no_pages_is_told_what_it_lacks() -> None:
         needed: Json = {"requiredCapabilities": {"elicitation": {"url": {}}}}
         bench.host.hears(error(1, -32021, "log in first", needed))
         bench.nothing_left()
+
+
+@pytest.mark.parametrize("data", [None, {"elicitations": []}, {"elicitations": [{"message": "no page"}]}])
+def test_an_error_that_names_no_page_is_the_fault_of_the_server(data: Json) -> None:
+    with Talk(relay=True) as talk:
+        bench = Bench(talk)
+        talk.server.fails(bench.asked, -32042, "log in first", data)
+        bench.host.hears(error(1, -32603, "log in first", data))  # it did declare the capability
+        bench.nothing_left()
+
+
+def test_a_context_is_asked_for_where_the_request_declared_it() -> None:
+    asked = {"messages": [], "maxTokens": 1, "includeContext": "thisServer"}
+    plain = {"messages": [], "maxTokens": 1}
+    with Talk(relay=True) as talk:
+        bench = Bench(talk)
+        bench.asks(method="sampling/createMessage", params=asked)
+        state = bench.is_told(1, {"r1": {"method": "sampling/createMessage", "params": plain}})
+        able: Json = {"sampling": {"context": {}}}
+        bench.host.says(retry(2, state, capabilities=able))
+        bench.is_told(2, {"r1": {"method": "sampling/createMessage", "params": asked}})
 
 
 def test_a_question_for_a_call_that_is_not_there_is_refused() -> None:
@@ -724,3 +789,66 @@ def test_a_child_that_is_stopped_keeps_who_waits_for_the_next_one() -> None:
         talk.child_runs()
         talk.server.answers(heard_call(talk))
         b.hears(completed(1))
+
+
+# The host is gone, and comes back on another connection (steps 4 and 6)
+
+
+def parked_alone(talk: Talk) -> tuple[Host, Any, str]:
+    """A host whose call is parked at a child that others share; return it, the call at the child, and the state."""
+    talk.child_runs()
+    a = talk.joins("a")
+    a.says(tool(1))
+    asked = heard_call(talk)
+    talk.server.says(request("q", "elicitation/create", FORM))
+    talk.passes(SOON)
+    return a, asked, a.hears(result(1, ...))["result"]["requestState"]
+
+
+@pytest.mark.parametrize("serialized", [True, False])
+def test_a_host_that_comes_back_in_time_goes_on(serialized: bool) -> None:
+    with Talk(relay=Shared(PROFILE, serialized=serialized)) as talk:
+        a, asked, state = parked_alone(talk)
+        a.says(tool(2))
+        other = heard_call(talk)
+        a.leaves()
+        talk.server.hears(cancelled(other["id"], "the host is gone"))
+        talk.passes(parking.RETURNING / 2)
+        talk.server.says(progress(asked["id"], 1), request("q2", "elicitation/create", FORM))
+        talk.server.hears(result("q2", {"action": "cancel"}))  # there is nobody to tell, and nobody else is told
+        a = talk.joins("a")
+        a.says(cancelled(1), retry(1, state, {"r1": ACCEPTED}))
+        talk.server.hears(result("q", ACCEPTED))
+        talk.passes(parking.PATIENCE)
+        talk.server.answers(asked)
+        a.hears(completed(1))
+        assert not talk.mux.busy
+
+
+def test_a_host_that_does_not_come_back_in_time_is_gone() -> None:
+    with Talk(relay=Shared(PROFILE, serialized=True)) as talk:
+        a, asked, state = parked_alone(talk)
+        a.leaves()
+        b = talk.joins("b")
+        b.says(tool(1))
+        assert talk.mux.busy
+        talk.passes(parking.RETURNING)
+        talk.server.hears(result("q", {"action": "cancel"}), cancelled(asked["id"], "the host is gone"))
+        talk.server.answers(heard_call(talk))
+        b.hears(completed(1))
+        a = talk.joins("a")
+        a.says(retry(1, state, {"r1": ACCEPTED}))
+        a.hears(error(1, -32602, parking.STALE))
+        assert not talk.mux.busy
+
+
+def test_an_outcome_that_comes_before_its_host_is_back_is_told_then() -> None:
+    with Talk(relay=Shared(PROFILE, serialized=True)) as talk:
+        a, asked, state = parked_alone(talk)
+        a.leaves()
+        talk.server.answers(asked, {"content": [1]})
+        talk.server.hears(result("q", {"action": "cancel"}))
+        a = talk.joins("a")
+        a.says(retry(1, state, {"r1": ACCEPTED}))
+        a.hears(completed(1, {"content": [1]}))
+        assert not talk.mux.busy

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import Demand
 from supervisord_mcp.protocol.eras.listening import MAX_LISTENS, TASKS
@@ -304,3 +305,63 @@ def test_there_is_one_limit_for_all_listens_of_a_host() -> None:
             a.hears(acknowledged(identity))
         a.says(listen("more"))
         a.hears(error("more", -32603, "Subscription limit reached"))
+
+
+# Over a death of the daemon (D11, 6.8 step 3)
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_listen_goes_on_at_the_next_daemon(ready: bool) -> None:
+    wanted = {"toolsListChanged": True, "resourceSubscriptions": ["u:1"], "vendor": {"x": 1}}
+    with Talk(terms=TERMS) as talk:
+        served(talk)
+        a = talk.joins("a")
+        listens(talk, a, "l", {**wanted, "taskIds": []}, capabilities=WITH_TASKS)
+        a.says(listen("open", {"toolsListChanged": True}))
+        talk.server.hears(listen(..., {"toolsListChanged": True}))
+        state = talk.mux.state(a.key)
+    kept = state.listens['"l"']
+    assert kept["notifications"] == wanted  # its tasks are gone with the child
+    with Talk(terms=TERMS, known=KNOWN) as talk:
+        if ready:
+            served(talk)
+        a = talk.joins("a", state)
+        assert bool(talk.did(Demand)) is not ready
+        if not ready:
+            talk.modern_child_runs(OFFERED)
+            talk.server.hears(request(..., "subscriptions/listen", ...))  # the daemon's own
+        upstream = talk.server.hears(listen(..., wanted, capabilities=WITH_TASKS))["id"]
+        talk.server.inbox.clear()
+        a.hears(tag("l", updated()))
+        talk.server.says(acknowledged(upstream, wanted), tag(upstream, changed("tools")))
+        while a.inbox:
+            a.hears(tag("l", changed("tools")))
+        assert talk.mux.state(a.key) == state
+        talk.server.fails({"id": upstream}, -32603, "full")
+        a.hears(error("l", -32603, "full"))
+        assert not talk.mux.state(a.key).listens
+
+
+def test_a_listen_that_was_acknowledged_without_a_child_is_kept_as_it_was_honoured() -> None:
+    with Talk(terms=TERMS, known=KNOWN) as talk:
+        a = talk.joins("a")
+        a.says(listen(1, {"toolsListChanged": True, "promptsListChanged": True}))
+        a.hears(acknowledged(1, {"toolsListChanged": True}))
+        state = talk.mux.state(a.key)
+    assert state.listens["1"]["notifications"] == {"toolsListChanged": True}
+    with Talk(terms=TERMS, known=KNOWN) as talk:
+        a = talk.joins("a", state)
+        assert not talk.did(Demand)
+        talk.child_begins()
+        talk.server.hears(request(..., "server/discover", ...))
+        a.says(cancelled(1))
+        assert not talk.waiting(a)
+
+
+def test_a_listen_from_before_ends_at_a_child_of_the_other_era() -> None:
+    state = State(version="2026-07-28", era="modern", listens={"1": {"notifications": {"toolsListChanged": True}}})
+    with Talk(known=KNOWN) as talk:
+        a = talk.joins("a", state)
+        talk.child_runs({"tools": {}})
+        a.hears(final(1), cancelled(1))
+        assert not talk.waiting(a)

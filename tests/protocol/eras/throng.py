@@ -68,6 +68,7 @@ class Member:
 
     host: Host
     modern: bool
+    principal: str
     waiting: Counter[str] = field(default_factory=Counter)
     listens: dict[str, Listen] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
@@ -88,6 +89,7 @@ class Throng:
         self.most = 1 if rules is True else 4
         self.luck = luck
         self.members: list[Member] = []
+        self.gone: list[Member] = []
         self.era: str | None = None
         self.asked: list[Json] = []
         self.answered: list[Json] = []
@@ -112,7 +114,7 @@ class Throng:
         if len(self.members) < self.most:
             moves["join"] = self.join
         if self.members:
-            names = ("call", "call again", "retry", "ask", "listen", "cancel", "answer back", "leave")
+            names = ("call", "call again", "retry", "ask", "listen", "cancel", "answer back", "leave", "steal")
             moves |= {name: lambda name=name: self._host_move(name) for name in names}  # type: ignore[misc]
         if self.era is not None:
             moves |= {"says": self.child_says, "says more": self.child_says, "ends": self.end}
@@ -137,8 +139,11 @@ class Throng:
                 self.cancel(member)
             case "answer back":
                 self.answer_back(member)
+            case "steal":
+                self.steal(member)
             case "leave":
                 self.members.remove(member)
+                self.gone.append(member)
                 self._after(member.host.leaves)
 
     def time_passes(self) -> None:
@@ -149,10 +154,19 @@ class Throng:
     # Hosts
 
     def join(self) -> None:
-        """A host of either era connects; a legacy one makes its handshake, a modern one may ask what there is."""
-        member = Member(self.talk.joins(f"h{self.nonce}"), self.luck.random() < 0.5)
+        """A host of either era connects; a legacy one makes its handshake, a modern one may ask what there is.
+
+        A modern one may be one that left, with the states that it had.
+        """
+        back = self.gone.pop() if self.gone and self.luck.random() < 0.5 else None
+        principal = f"p{self.talk._last_key}" if back is None else back.principal
+        host = self.talk.joins(f"h{self.nonce}", principal=principal)
+        member = Member(host, self.luck.random() < 0.5 if back is None else back.modern, principal)
         self.members.append(member)
         if member.modern:
+            member.states = [] if back is None else back.states
+            if back is not None and self.luck.random() < 0.5:
+                self.retry(member)
             if self.luck.random() < 0.5:
                 self._request(member, "d", "server/discover", None)
             return
@@ -164,7 +178,7 @@ class Throng:
         """A host calls a tool, or something like it."""
         self.nonce += 1
         method = self.luck.choice(["tools/call", "tools/call", "prompts/get", "completion/complete"])
-        params: Json = {"name": "x", "arguments": {}, "nonce": self.nonce, "of": member.key}
+        params: Json = {"name": "x", "arguments": {}, "nonce": self.nonce, "of": member.principal}
         if method == "completion/complete":
             params |= {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": "b"}}
         self._request(member, self.luck.choice(IDS), method, params, self._meta(member, self.nonce))
@@ -190,6 +204,21 @@ class Throng:
         params["inputResponses"] = {"r1": 7} if wrong else {key: {"roots": [], **ACCEPTED} for key in keys}
         nonce = asked["params"]["nonce"]
         self._request(member, self.luck.choice(IDS), asked["method"], params, self._meta(member, nonce))
+
+    def steal(self, member: Member) -> None:
+        """A host comes with the state of another one, which learnt of it somehow: nothing may come of that (6.5)."""
+        parking = self.talk.mux._modern.parking
+        states = [(one, call) for one, call in parking._states.items() if call.principal != member.principal]
+        if not states or not member.modern or self.era != "legacy" or not self.talk.mux.ready:
+            return
+        state, call = self.luck.choice(states)
+        params = {key: json.loads(bytes(text)) for key, text in call.params.items() if key not in ("_meta", "of")}
+        params |= {"of": call.principal, "requestState": state, "inputResponses": {"r1": {"roots": [], **ACCEPTED}}}
+        identity = self.luck.choice(IDS)
+        if json.dumps(identity) not in self._open(member):
+            self._request(member, identity, call.method, params)
+            assert json.dumps(identity) not in self._open(member), "a state was taken over"
+        assert parking._states[state] is call
 
     def ask(self, member: Member) -> None:
         """A host asks something that is no call."""
@@ -422,7 +451,7 @@ class Throng:
             assert message["result"]["_meta"][TAG] == message["id"]
             member.ended.append(text)
         value = message.get("result") or {}
-        assert value.get("of", member.key) == member.key, "an answer for another host"
+        assert value.get("of", member.principal) == member.principal, "an answer for another host"
         if value.get("resultType") == "input_required":
             assert member.modern, "input_required for a legacy host"
             self._surfaced(member, value, self.calls[member.key, text])
@@ -446,7 +475,7 @@ class Throng:
             member.asked.append(message["id"])
             return
         if method == "notifications/progress":
-            assert params.get("of", member.key) == member.key, "progress for another host"
+            assert params.get("of", member.principal) == member.principal, "progress for another host"
             assert json.dumps(params["progressToken"]) in self.tokens[params["nonce"]], "the token of another call"
         if not member.modern:
             assert tag is None, "a tag for a legacy host"
@@ -503,6 +532,10 @@ class Throng:
         for member in list(self.members):
             self.members.remove(member)
             self._after(member.host.leaves)
+        while self.asked:
+            self._child(self._answer_to(self.asked.pop(0), 6))
+        # Nobody comes back for what was parked.
+        self._after(lambda: self.talk.passes(600.0))
         while self.asked:
             self._child(self._answer_to(self.asked.pop(0), 6))
         mux = self.talk.mux

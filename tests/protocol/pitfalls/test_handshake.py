@@ -590,11 +590,13 @@ def test_pitfall_55_the_first_requests_may_come_in_any_order() -> None:
         a.initializes()
         a.initialized()
         a.says(request(1, "tools/list"), request(2, "prompts/list"))
-        talk.child_greets(talk.child_starts())
+        talk.child_greets(talk.child_starts(), {"tools": {}})
         a.hears(result("hello", ...))
         talk.server.hears(request(..., "tools/list"), request(..., "prompts/list"))
         talk.server.says(changed("tools"))
         a.hears(changed("tools"))
+        talk.child_lists()  # those of its start
+        talk.child_lists()  # and those of the change
 
 
 def test_pitfall_56_a_crash_fails_calls_at_once_and_nothing_old_works_at_the_new_child() -> None:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from supervisord_mcp.protocol.attachment import State
+from supervisord_mcp.protocol.callbacks import Shared
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import Demand, Remember
 from supervisord_mcp.protocol.eras import parking
 from supervisord_mcp.protocol.eras.probe import Terms
+from supervisord_mcp.protocol.profiles import Profile
 from tests.kit.conversation import (
     MCP,
     MODERN,
@@ -105,6 +107,20 @@ def test_pitfall_12_a_host_that_leaves_unblocks_the_child() -> None:
         talk.server.says(request("q", "elicitation/create", FORM))
         told(talk, a, 1)
         a.leaves()
+        talk.server.hears(result("q", {"action": "cancel"}), cancelled(asked["id"], "the host is gone"))
+        assert not talk.mux.busy
+
+
+def test_pitfall_12_nor_does_a_child_of_several_hosts_stay_blocked() -> None:
+    with Talk(relay=Shared(Profile(("elicitation.form",)), serialized=True)) as talk:
+        talk.child_runs()
+        a = talk.joins("a")
+        a.says(tool(1))
+        asked = talk.server.hears(request(..., "tools/call", ...))
+        talk.server.says(request("q", "elicitation/create", FORM))
+        told(talk, a, 1)
+        a.leaves()
+        talk.passes(parking.RETURNING)  # it might have come back on another connection (6.5 step 4)
         talk.server.hears(result("q", {"action": "cancel"}), cancelled(asked["id"], "the host is gone"))
         assert not talk.mux.busy
 
@@ -258,7 +274,7 @@ def test_pitfall_32_only_three_methods_are_ever_answered_with_a_question(method:
         a.hears(result(1, {"resultType": "complete", ...: ...}))
         a.says(modern(2, method, {"k": 2}, capabilities=FULL))
         talk.server.fails(talk.server.hears(request(..., method, {"k": 2})), -32042, "page", PAGES)
-        a.hears(error(2, -32021))
+        a.hears(error(2, -32603, "page"))  # it declared everything, and would not be asked all the same
 
 
 def test_pitfall_33_what_a_request_did_not_declare_is_not_asked_of_it() -> None:
@@ -374,6 +390,25 @@ def test_pitfall_56_a_death_of_the_child_leaves_no_state_behind() -> None:
         a.says(retry(3, "of the old child", {}))
         a.hears(error(3, -32602))
         assert asked["id"]
+
+
+@pytest.mark.parametrize("end", ["parked", "page", "outcome"])
+def test_pitfall_56_whatever_a_state_stood_for_it_is_gone_with_the_child(end: str) -> None:
+    with Talk(relay=True) as talk:
+        a, asked = calling(talk)
+        if end == "page":
+            talk.server.fails(asked, -32042, "page", PAGES)
+        else:
+            talk.server.says(request("q", "elicitation/create", FORM))
+        state = told(talk, a, 1)["requestState"]
+        if end == "outcome":
+            talk.server.answers(asked, {"content": []})
+            talk.server.hears(result("q", {"action": "cancel"}))
+        talk.child_dies()
+        talk.child_greets(talk.child_starts())
+        a.says(retry(2, state, {"r1": ACCEPTED}))
+        a.hears(error(2, -32602, parking.STALE))
+        assert not talk.mux.busy
 
 
 def test_pitfall_57_a_parked_call_is_never_sent_again() -> None:
