@@ -71,6 +71,8 @@ class Counts:
         self.tallies: dict[str, Tally] = {}
         #: Whether anything was counted since this was last set to False.
         self.changed = False
+        #: Whether a call was counted since this was last set to False.
+        self.called = False
         self._wall = wall
         # By what a call says of itself, so that a call finds its cell in one look.
         self._cells: dict[tuple[str, str, str, bytes], Cell] = {}
@@ -119,7 +121,7 @@ class Counts:
             cell.timeouts += 1
         # Calls are told of a moment after they are over, which does not matter here.
         cell.last = self._wall()
-        self.changed = True
+        self.changed = self.called = True
 
     def event(self, event: Event) -> None:
         """Count what an event says of starts, restarts and limits."""

@@ -146,6 +146,9 @@ class Sampler:
             self._take(list(zip(targets, readings, strict=True)), now)
 
     def _take(self, found: list[tuple[Target, Reading | None]], now: float) -> None:
+        if self._counts.called:
+            self._counts.called = False
+            self._happened = now
         points: dict[str, Point] = {}
         samples: dict[str, Sample] = {}
         for target, reading in found:

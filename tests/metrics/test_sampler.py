@@ -101,6 +101,19 @@ async def test_it_looks_often_while_something_happens_and_seldom_after() -> None
 
 
 @virtual(10_000)
+async def test_one_that_is_called_is_looked_at_often() -> None:
+    world, meter = World(), Meter(reading(1.0))
+    world.target(meter)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.sampler.run)
+        for _ in range(10):
+            await anyio.sleep(200)
+            world.counts.called = True
+        tasks.cancel_scope.cancel()
+    assert set(meter.pauses) == {pace.BUSY}
+
+
+@virtual(10_000)
 async def test_one_that_works_is_looked_at_often_for_ever() -> None:
     world, meter = World(), Meter(*(reading(float(second)) for second in range(600)))
     world.target(meter)
