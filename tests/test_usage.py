@@ -132,6 +132,7 @@ async def test_an_observer_that_was_taken_out_is_told_of(tmp_path: Path) -> None
     async with estate(tmp_path, {"s": {}}) as one:
         one.observers.calls.add(lambda call: 1 / 0, "divider")
         guest = await one.greeted("s")
+        assert "result" in await guest.call("echo")
         await told(one)
         assert "result" in await guest.call("echo")
         assert one.usage.problems == ("observer divider is not told any more: division by zero",)
