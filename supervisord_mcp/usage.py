@@ -15,6 +15,7 @@ from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.metrics import report
 from supervisord_mcp.metrics.counts import Counts, Tally
 from supervisord_mcp.metrics.ledger import Ledger
+from supervisord_mcp.metrics.pace import FRESH
 from supervisord_mcp.metrics.sampler import Sampler, Target
 from supervisord_mcp.observer import Call, Event, Observers
 from supervisord_mcp.policy.breach import Bounds
@@ -41,7 +42,8 @@ class UsageDesk:
         self._ledger = Ledger(file, self.counts)
         self._meters: dict[str, tuple[int, Meter]] = {}
         self._own = TreeMeter(lambda: [os.getpid()], lambda: None, lambda: None)
-        self._before = (time.monotonic(), time.process_time())
+        self._before = (time.monotonic(), time.process_time(), 0.0)
+        self._asking = anyio.Lock()
         self._uncount: Callable[[], None] | None = None
         self._ledger.read()
         observers.add(self._event, "usage")
@@ -122,7 +124,8 @@ class UsageDesk:
             await self.sampler.fresh()
         self._settle()
         now, load = time.time(), self._load
-        own = await anyio.to_thread.run_sync(lambda: self._own.read(time.monotonic(), thorough=operation.fresh))
+        async with self._asking:
+            own = await anyio.to_thread.run_sync(lambda: self._own.read(time.monotonic(), thorough=operation.fresh))
         pending = self._pending()
         servers = tuple(
             self._server(status, operation, pending.get(status.name, []), now)
@@ -142,10 +145,13 @@ class UsageDesk:
         )
 
     def _load(self, own: Reading | None) -> float:
-        """Return how much of a processor this process used since this was last asked."""
+        """Return how much of a processor this process used since this was last asked, or the time before."""
         now, cpu = time.monotonic(), 0.0 if own is None else own.cpu
-        before, self._before = self._before, (now, cpu)
-        return max(cpu - before[1], 0.0) / (now - before[0]) if now > before[0] else 0.0
+        at, used, load = self._before
+        if now - at >= FRESH:  # over less, ticks of 10 ms say nothing
+            load = max(cpu - used, 0.0) / (now - at)
+            self._before = (now, cpu, load)
+        return load
 
     def _settle(self) -> None:
         """Let everything be counted that is over."""
