@@ -7,7 +7,10 @@ set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/setup.sh"
 
 ensure_home
-ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential chromium=chromium tmux=tmux
+ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential tmux=tmux \
+    gnome-keyring-daemon=gnome-keyring dbus-run-session=dbus dbus-send=dbus pass=pass gpg=gnupg
+# By itself: a distribution that has no such package must not go without the others.
+ensure_system chromium=chromium
 require git "tests run a server that reads a repository"
 install_project dev
 cd "$root"
@@ -30,6 +33,7 @@ check ruff format --quiet --check
 check mypy --no-error-summary
 # Downloads of minutes, which no test should wait for.
 check python -m contrib.matrix --install
+check python -m contrib.hosts
 check pytest --cov --cov-report=
 # Decisions are pure, so every branch of them can be tested; the rest is proven end to end.
 check coverage report --include='supervisord_mcp/protocol/*,supervisord_mcp/policy/*' --fail-under=100

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.protocol import jsonrpc, requests
@@ -128,7 +129,7 @@ class Admission:
             if isinstance(outcome, Decided):
                 waiting = [identity for line in outcome.lines if (identity := jsonrpc.parse(line).id) is not None]
             for identity in waiting:
-                told = jsonrpc.error_line(identity, jsonrpc.INTERNAL_ERROR, str(error))
+                told = jsonrpc.error_line(identity, jsonrpc.INTERNAL_ERROR, masker.mask(str(error)))
                 self._session.send(told, Weight.MUST, ())
             self._session.finish(error.exit_status, str(error))
 
@@ -179,7 +180,7 @@ class Admission:
             try:
                 learnt = await self._supervisor.learn(self._session.facts)
             except SmcpError as error:
-                self._trouble = str(error)
+                self._trouble = masker.mask(str(error))
             self._learning = None
             if self._session.closed:
                 return

@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from supervisord_mcp.catalogues import Catalogues
 from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import ServerConfig
+from supervisord_mcp.credentials.reading import Grant
 from supervisord_mcp.errors import LaunchError, SmcpError
 from supervisord_mcp.observer import Observers
 from supervisord_mcp.policy.breach import Policy as Breach
@@ -47,8 +48,10 @@ def _always() -> None:
 class Blueprint:
     """What an instance is made of: its name, its rules, and how a child of it is started.
 
-    ``generation`` is the last run under its name. ``terms`` says, for each child anew, what is known of its era;
-    ``judged`` takes what was found out. ``breach`` is what follows from a limit that is exceeded.
+    ``generation`` is the last run under its name, ``warn_on_echo`` whether it is told that a secret is sent to a host.
+    ``terms`` says, for each child anew, what is known of its era;
+    ``judged`` takes what was found out. ``credentials`` are the secrets that its child is given,
+    ``breach`` is what follows from a limit that is exceeded.
     """
 
     key: InstanceKey
@@ -60,7 +63,9 @@ class Blueprint:
     spawn: Callable[[Spawning], Awaitable[Child]]
     generation: int = 0
     breach: Breach = "restart"
+    warn_on_echo: bool = False
     terms: Callable[[], Terms] = Terms
+    credentials: tuple[Grant, ...] = ()
     judged: Callable[[Verdict], None] = _forget
 
     async def attempt(self, scope: anyio.CancelScope, spawning: Spawning) -> tuple[Child | None, SmcpError | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -17,10 +18,10 @@ Outcome = Literal["ended", "refused", "warned"]
 
 
 class Breaches:
-    """The breaches of one instance. ``policy`` is what its entry says of them."""
+    """The breaches of one instance. ``policy`` returns what its entry says of them."""
 
-    def __init__(self, key: InstanceKey, observers: Observers, log: Log, policy: Policy) -> None:
-        self.policy = policy
+    def __init__(self, key: InstanceKey, observers: Observers, log: Log, policy: Callable[[], Policy]) -> None:
+        self._policy = policy
         self._key = key
         self._observers = observers
         self._log = log
@@ -28,14 +29,20 @@ class Breaches:
     def exceeded(self, limit: str, value: str, child: Child | None, *, refused: bool) -> None:
         """A child was found beyond a limit: end it, unless that is only to be told, or it was only refused more."""
         cause = excess(limit, value)
-        if refused or self.policy == "warn":
+        if refused or self._policy() == "warn":
             self.tell(limit, cause, "refused" if refused else "warned")
         elif child is not None:
             child.end(cause)
 
     def tell(self, limit: str, cause: str, outcome: Outcome) -> None:
         """Tell of a limit, by its name in the configuration, and of the cause in words."""
-        data = {"instance": str(self._key), "limit": limit, "cause": cause, "outcome": outcome, "policy": self.policy}
+        data = {
+            "instance": str(self._key),
+            "limit": limit,
+            "cause": cause,
+            "outcome": outcome,
+            "policy": self._policy(),
+        }
         self._observers.publish(Event("limit", self._key.server, data))
         self._log.write("smcp", f"{cause} exceeded: {outcome}")
 
@@ -48,6 +55,6 @@ class Breaches:
         if status is None or not limit:
             return status, False
         self.tell(limit, status.cause, "ended")
-        if self.policy != "stop":
+        if self._policy() != "stop":
             return status, False
         return replace(status, cause=f'{status.cause}; not started again, for breach is "stop"'), True

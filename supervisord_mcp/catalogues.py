@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from supervisord_mcp.config.files import keep_file
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.protocol import catalogue
 from supervisord_mcp.protocol.catalogue import Catalogue
 
@@ -34,9 +35,17 @@ class Catalogues:
             return None
 
     def save(self, server: str, digest: str, learnt: Catalogue) -> None:
-        """Keep what was learnt; the newest one of a server also answers hosts whose spec is not known yet."""
+        """Keep what was learnt; the newest one of a server also answers hosts whose spec is not known yet.
+
+        What a server tells of a secret that it was given is passed on as it is, but not kept on disk.
+        """
+        content = catalogue.dump(learnt)
+        if names := masker.names(content):
+            shown = ", ".join(sorted(names))
+            _log.warning("the catalogue of %s is not kept on disk: the server put a secret into it (%s)", server, shown)
+            return
         try:
-            keep_file(self._path(server, digest), catalogue.dump(learnt))
+            keep_file(self._path(server, digest), content)
             for old in self._of(server)[KEPT:]:
                 old.unlink(missing_ok=True)
         except OSError as error:

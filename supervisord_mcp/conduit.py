@@ -50,7 +50,8 @@ class Conduit:
         #: Whether a child that is gone had taken all that was written to it.
         self.heard = False
         self._loop = asyncio.get_running_loop()
-        self._on_line = fittings.on_line
+        #: Who takes the lines of the child.
+        self.on_line = fittings.on_line
         self._on_drained = fittings.on_drained
         self._bounds = bounds
         self._splitter = LineSplitter(bounds.max_message)
@@ -94,7 +95,7 @@ class Conduit:
         self.heard = not self._writer.queued and _unread(self.child.stdin) == 0
         self._reader.drain()
         if (rest := self._splitter.finish()) is not None:
-            self._on_line(rest)
+            self.on_line(rest)
         self._stderr.drain()
         self._sink.finish()
         self._writer.close()
@@ -103,7 +104,7 @@ class Conduit:
 
     def _chunk(self, chunk: bytes) -> None:
         for line in self._splitter.feed(chunk):
-            self._on_line(line)
+            self.on_line(line)
 
     def _drained(self) -> None:
         if self._overdue is not None:

@@ -17,6 +17,7 @@ from msgspec import Raw
 from supervisord_mcp import __version__, interview
 from supervisord_mcp.admission import NO_PROJECT
 from supervisord_mcp.caller import Caller, calling
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import FramingError, SmcpError
 from supervisord_mcp.facts import Facts, Whence
 from supervisord_mcp.listener import Greeting
@@ -52,7 +53,9 @@ from supervisord_mcp.protocol.control import (
     VersionResult,
 )
 from supervisord_mcp.protocol.framing import LineSplitter
+from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
 from supervisord_mcp.protocol.usage import UsageResult
+from supervisord_mcp.rotation import Rotation
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.supervisor import Supervisor
 
@@ -76,6 +79,7 @@ class Office:
     stay: Callable[[], None]
     log_of: Callable[[str], ServerLog]
     usage: Callable[[control.Usage], Awaitable[UsageResult]]
+    rotation: Rotation
 
 
 class ControlServer:
@@ -162,7 +166,11 @@ class Connection:
             operation = control.parse_operation(request)
             with self._telling(request.id, operation) if request.progress else nullcontext():
                 result = await self._perform(request.id, operation)
-            self._send(control.result_line(request.id, result))
+            line = control.result_line(request.id, result)
+            if isinstance(operation, Tools | Call):
+                self._write(line)  # words of the server, which are never altered
+            else:
+                self._send(line)
         except SmcpError as error:
             self._send(control.error_line(request.id, error))
         except Exception:  # noqa: BLE001 - one request must not end the daemon
@@ -187,6 +195,10 @@ class Connection:
             remove()
 
     def _send(self, line: bytes) -> None:
+        """Send words of our own."""
+        self._write(masker.mask_json(line))
+
+    def _write(self, line: bytes) -> None:
         if self._writer.queued > MAX_UNREAD:
             self._left(None)
             return
@@ -220,7 +232,7 @@ class Connection:
             case Reload() | Down() | Stay() | Version():
                 return await self._govern(operation)
             case _:
-                assert_never(operation)
+                return await self._secret(operation)
         return None
 
     async def _govern(self, operation: Reload | Down | Stay | Version) -> object:
@@ -235,6 +247,17 @@ class Connection:
             case Version():
                 return VersionResult(version=__version__, pid=os.getpid())
         return None
+
+    async def _secret(self, operation: SecretChanged | SecretCheck | SecretUnlock) -> object:
+        match operation:
+            case SecretChanged():
+                return await self._office.rotation.changed(operation.secrets, only_failed=operation.only_failed)
+            case SecretCheck():
+                return await self._office.rotation.check(operation.names)
+            case SecretUnlock():
+                return await self._office.rotation.unlock(operation.passphrase)
+            case _:
+                assert_never(operation)
 
     def _names(self, operation: Named) -> tuple[str, ...]:
         supervisor = self._office.supervisor

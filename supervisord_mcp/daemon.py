@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import anyio
 
@@ -26,8 +26,12 @@ from supervisord_mcp.config.load import Loaded, load, watched_directories
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import Paths, create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
+from supervisord_mcp.credentials.exposing import learn_stored, stored_in
+from supervisord_mcp.credentials.masking import MaskedText, masker
+from supervisord_mcp.credentials.reading import Credentials
 from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, DaemonAliveError, LaunchError, Problem, SmcpError
+from supervisord_mcp.hostwatch import HostWatch
 from supervisord_mcp.launch import Launcher, Told, make_runtimes
 from supervisord_mcp.listener import Greeting, Listener
 from supervisord_mcp.logs import ServerLog
@@ -35,10 +39,12 @@ from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
-from supervisord_mcp.runtimes import cgroup, hierarchy, orphans, tree
+from supervisord_mcp.rotation import Rotation
+from supervisord_mcp.runtimes import cgroup, delivery, hierarchy, orphans, tree
 from supervisord_mcp.runtimes.audit import Denial, Missed, Notice
 from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.landlock import places
+from supervisord_mcp.runtimes.privacy import keep_memory_private
 from supervisord_mcp.runtimes.process import secure_standard_fds
 from supervisord_mcp.shim import pointer_file
 from supervisord_mcp.stopped import Stopped
@@ -51,6 +57,8 @@ _log = logging.getLogger(__name__)
 #: Parameters of mallopt(3).
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
+#: Set to anything, this variable leaves the daemon open to debuggers and to who looks at its descriptors.
+_TRACEABLE = "SMCP_TRACEABLE"
 #: How often the socket file is looked for, and idleness is judged, in seconds; a daemon that may end sooner looks more
 #: often, but not more often than the second.
 LOOK_EVERY, LOOK_SOONER = 5.0, 0.1
@@ -125,6 +133,7 @@ class Daemon:
         await anyio.to_thread.run_sync(tree.kill_marked, self._marker)
         # What servers of a daemon that was killed had for themselves; they are gone now.
         await anyio.to_thread.run_sync(places.remove, str(self._paths.private_dir))
+        await anyio.to_thread.run_sync(delivery.clean, str(self._paths.delivery_dir))
         groups = await anyio.to_thread.run_sync(_find_groups)
         told = Told(self._note_contact, self._note_notice)
         self._runtimes = make_runtimes(
@@ -140,6 +149,7 @@ class Daemon:
                     groups.close()
 
     async def _serve(self, endpoint: Endpoint) -> None:
+        self._credentials = Credentials(self._paths, os.environ, self._config.daemon.path)
         self._launcher = self._make_launcher()
         async with anyio.create_task_group() as tasks:
             around = Surroundings(
@@ -155,6 +165,7 @@ class Daemon:
             self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
             self._reloader = Reloader(self._reload_quietly)
             self._usage = UsageDesk(self._supervisor, self._observers, self._paths.counts_file)
+            self._hosts = HostWatch(self._paths, self._observers, lambda: self._config.daemon.watch_hosts)
             office = Office(
                 supervisor=self._supervisor,
                 observers=self._observers,
@@ -164,12 +175,15 @@ class Daemon:
                 stay=self._stay,
                 log_of=self._logs.__getitem__,
                 usage=self._usage.report,
+                rotation=Rotation(self._supervisor, self._credentials),
             )
             control = ControlServer(office, tasks)
             stop_reaping = orphans.watch_strangers(asyncio.get_running_loop())
             listener = Listener(endpoint.socket, lambda greeting: self._received(control, greeting))
+            tasks.start_soon(anyio.to_thread.run_sync, learn_stored, self._credentials.vault)
             tasks.start_soon(self._listen_to_signals)
             tasks.start_soon(self._watch_configuration)
+            tasks.start_soon(self._hosts.run)
             tasks.start_soon(self._look_around, endpoint, listener, control)
             tasks.start_soon(self._usage.run)
             self._tell_crash(endpoint.crashed)
@@ -245,7 +259,8 @@ class Daemon:
         """Read the configuration and apply what changed. A faulty one changes nothing but `status`."""
         async with self._loading:  # what is read later is also applied later
             try:
-                loaded = await anyio.to_thread.run_sync(load, self._paths)
+                await anyio.to_thread.run_sync(learn_stored, self._credentials.vault)
+                loaded = await anyio.to_thread.run_sync(load, self._paths, None, stored_in)
                 main = self._paths.config_file
                 if main in self._files and main not in loaded.files:
                     # Editors that move the old file away first leave a gap; nothing is stopped in it (case 37).
@@ -270,6 +285,8 @@ class Daemon:
         self._problems = self._supervisor.faults = ()
         self._files, self._directories = loaded.files, loaded.directories
         self._config = config
+        if config.daemon.watch_hosts != old.daemon.watch_hosts:
+            self._hosts.wake()
         self._logs.configure(config)
         logging.getLogger().setLevel(config.daemon.log_level.upper())
         if config.daemon.path != old.daemon.path:
@@ -290,6 +307,7 @@ class Daemon:
     def _make_launcher(self) -> Launcher:
         launcher = Launcher(self._paths, os.environ, self._marker, self._config.daemon.path, self._runtimes)
         launcher.origins = self._origins
+        launcher.credentials = self._credentials
         return launcher
 
     def _note_contact(self, contact: Contact) -> None:
@@ -390,6 +408,7 @@ class Daemon:
             problems=(*self._problems, *self._usage.problems),
             logging=self._logs.trouble,
             sessions=self._reception.sessions,
+            hosts=self._hosts.remarks,
         )
 
 
@@ -404,6 +423,7 @@ def main(*, on_demand: bool) -> int:
     ``on_demand`` is true where a shim started it: then it ends by itself when nobody has needed it for long.
     """
     secure_standard_fds()
+    keep_memory_private(traceable=bool(os.environ.get(_TRACEABLE)))
     _log_to_stderr()
     paths = find_paths(os.environ, os.getuid())
     create_directories(paths, os.getuid())
@@ -430,6 +450,8 @@ def _log_to_stderr() -> None:
     form = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
     formatter = logging.Formatter(form, datefmt="%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
+    # What a crash prints goes there as well, and is masked in the same way.
+    sys.stderr = cast("TextIO", MaskedText(sys.stderr, masker))
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=logging.INFO)

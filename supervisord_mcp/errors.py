@@ -69,6 +69,13 @@ class IsolationError(SmcpError):
     exit_status = 7
 
 
+class NotTrustedError(SmcpError):
+    """A server comes from a project file that nobody trusted, or not with the content that it has now."""
+
+    code = "not-trusted"
+    exit_status = 8
+
+
 class LaunchError(SmcpError):
     """A child could not be started. ``retryable`` is false where trying again cannot help (ENOENT, EACCES).
 
@@ -82,6 +89,29 @@ class LaunchError(SmcpError):
         super().__init__(message, remedy=remedy)
         self.retryable = retryable
         self.unreachable = unreachable
+
+
+class HostFileError(SmcpError):
+    """A file of a host cannot be changed, or not given back, without harm to what its owner wrote."""
+
+    code = "host-file"
+
+
+class SecretError(SmcpError):
+    """A secret cannot be had from its source, or not be kept there. No message of it ever holds the value.
+
+    It is never tried again by itself: what is locked or missing needs a person.
+    """
+
+    code = "secret"
+    exit_status = 1
+    retryable = False
+
+
+class SecretTakenError(SecretError):
+    """The name of a secret already stands for another value."""
+
+    code = "secret-taken"
 
 
 class FramingError(SmcpError):

@@ -55,7 +55,7 @@ def explanation(launch: Launch, config: ServerConfig, effective: Effective) -> E
     obstacle, line, spec = "", "", launch.spec
     try:
         spec = launch.complete()
-        line = launch.runtime.explain(spec)
+        line = launch.runtime.explain(launch.giving.named(spec))
     except SmcpError as error:
         obstacle = str(error)
     bare, policy = launch.isolation == "none", launch.runtime.policy(spec)
@@ -64,6 +64,7 @@ def explanation(launch: Launch, config: ServerConfig, effective: Effective) -> E
         Section("files", _NO_RULES if bare else tuple(_files(spec, launch))),
         Section("network", _NO_RULES if bare else tuple(_network(spec, launch.sets))),
         Section("environment", tuple(_environment(spec, config))),
+        Section("credentials", tuple(_credentials(launch))),
         Section("system calls", _NO_RULES if policy is None else describe(policy)),
         Section("limits", tuple(_limits(spec, places=launch.isolation == "sandbox"))),
         Section("user", tuple(_user(spec, launch))),
@@ -145,6 +146,20 @@ def _environment(spec: LaunchSpec, config: ServerConfig) -> Iterator[str]:
     yield "no other variable, neither of hosts nor of the daemon"
 
 
+def _credentials(launch: Launch) -> Iterator[str]:
+    if not launch.giving.grants:
+        yield "none"
+        return
+    for grant in launch.giving.grants:
+        yield str(grant)
+    if launch.giving.deliver == "env":
+        yield "in its environment, read at each start"
+    elif launch.isolation == "sandbox":
+        yield f"in files below {sandbox.SECRETS} that only it can read; the variables hold their paths"
+    else:
+        yield "in files on a tmpfs of the machine that only its user can read; the variables hold their paths"
+
+
 def _limits(spec: LaunchSpec, *, places: bool) -> Iterator[str]:
     found = plan(spec.limits, Available(places=places, sized=True))
     yield ", ".join(enforcement.name for enforcement in found.enforcements) or "none"
@@ -158,6 +173,8 @@ def _user(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
         yield f"the user of the daemon ({os.geteuid()}), with all rights"
     elif os.geteuid() == 0:
         yield "one of its own from daemon.uids, never root; without any capability"
+        if spec.mounts:
+            yield "files of root or of somebody else that it is given are lent to it: on the disk they stay theirs"
     else:
         yield f"your own ({os.geteuid()}); without any capability"
     if launch.isolation == "sandbox":
@@ -173,7 +190,7 @@ def _not_covered(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
     if any(mount.access == "rw" for mount in spec.mounts):
         yield "how much it writes where it may write, and what others do with that later"
     if spec.network == "host":
-        yield "everything that listens on this machine and trusts it, and abstract sockets if unix sockets are allowed"
+        yield "everything that listens on this machine and trusts it"
     elif isinstance(spec.network, Egress):
         yield "what it sends to the hosts that it reaches"
     if launch.scope != "session":

@@ -12,6 +12,7 @@ import pwd
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from supervisord_mcp.config.document import Origin
@@ -22,7 +23,11 @@ from supervisord_mcp.config.profile import Profile
 from supervisord_mcp.config.profiles import INSTALL, find_profiles
 from supervisord_mcp.config.protected import ALWAYS, IF_THERE, remaining
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
+from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.config.variables import Variables
+from supervisord_mcp.credentials.exposing import check_command
+from supervisord_mcp.credentials.giving import Giving
+from supervisord_mcp.credentials.reading import Credentials, grants_of
 from supervisord_mcp.egress.registries import SETS
 from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import ConfigError, LaunchError
@@ -75,6 +80,10 @@ class Machine:
             return None
 
 
+def _trusted() -> None:
+    """The entry is one of the person's own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """How a child for a session would be started.
@@ -84,7 +93,9 @@ class Launch:
     ``spec`` has neither marker nor ``read_only`` yet: `start` adds them. ``program`` is what its command was found to
     be, or None where it was not found. ``host_variables`` are the names that were taken from the environment of the
     host; their values are part of the digest. ``sets`` are sets of hosts that `start` adds to the network of ``spec``,
-    and ``grants`` what an installation may do beyond the rule, which ``confinement`` tells.
+    and ``grants`` what an installation may do beyond the rule, which ``confinement`` tells. ``giving`` are the secrets
+    that `start` reads. ``check`` raises `NotTrustedError` where the entry is from a project file that is not trusted as
+    it is now.
     """
 
     digest: str
@@ -104,6 +115,8 @@ class Launch:
     marker: str
     sets: tuple[str, ...] = ()
     grants: Grants = field(default_factory=Grants)
+    check: Callable[[], None] = _trusted
+    giving: Giving = field(default_factory=Giving)
 
     def of(self, era: Era) -> Launch:
         """Return the same for the instance of an era."""
@@ -119,15 +132,17 @@ class Launch:
             changed = os.stat(self.spec.argv[0]).st_mtime_ns
         except OSError:
             changed = 0
-        parts = [self.spec.argv, changed, sorted(name for name, _ in self.spec.env)]
+        names = (*(name for name, _ in self.spec.env), *self.giving.variables)
+        parts = [self.spec.argv, changed, sorted(names)]
         return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     async def start(self, installing: Callable[[], None], progress: Callable[[str], None]) -> Child:
         """Install what has to be installed, then start the child.
 
         ``installing`` is called when an install phase waits or begins, ``progress`` with what it says. Raise
-        `LaunchError` or `IsolationError` where there is no child.
+        `LaunchError`, `IsolationError`, `SecretError` or `NotTrustedError` where there is no child.
         """
+        self.check()
         marker = f"{self.marker}{self.spec.name}:{uuid.uuid4().hex}"
         around = self._around(marker, installing, progress)
         request = recognise(self.spec.argv)
@@ -138,7 +153,8 @@ class Launch:
         if self.sets and isinstance(spec.network, Egress):
             rules = (*spec.network.rules, *await self.packages.registry_rules(self.sets, around))
             spec = replace(spec, network=replace(spec.network, rules=tuple(dict.fromkeys(rules))))
-        return await self.runtime.launch(spec)
+        # Last, for an installation may take minutes, and has no business with them.
+        return await self.runtime.launch(await self.giving.given(spec))
 
     def prepared(self, installed: Installed | None = None) -> LaunchSpec:
         """Return the spec with all that the command needs to run. Raise `LaunchError` where it is not found."""
@@ -175,7 +191,7 @@ class Launch:
 
     def explain(self) -> str:
         """Return a command line that a person can paste to start the same child; secrets are not in it."""
-        return self.runtime.explain(self.complete())
+        return self.runtime.explain(self.giving.named(self.complete()))
 
     def _around(self, marker: str, installing: Callable[[], None], progress: Callable[[str], None]) -> Surroundings:
         return Surroundings(
@@ -212,10 +228,14 @@ class Launcher:
         self._path = path
         self._packages = Packages(paths.cache_dir / "packages")
         self._paths = paths
+        self._trust = Trust.of(paths)
         self._own = tuple(os.path.realpath(p) for p in (paths.runtime_dir, paths.config_dir, paths.state_dir))
         #: Where each server is defined, for errors.
         self.origins: Mapping[str, Origin] = {}
         self._runtimes = runtimes or make_runtimes(paths.private_dir)
+        self._delivery_dir = str(paths.delivery_dir)
+        #: The sources of secrets; a daemon has them for longer than one launcher.
+        self.credentials = Credentials(paths, environ, path)
 
     def beyond(self, name: str) -> tuple[str, ...]:
         """Return the keys with which the entry of a server grants more than its profile."""
@@ -234,6 +254,7 @@ class Launcher:
         variables = Variables({**self._environ, **facts.environ}, facts.project, self._home)
         origin = self.origins.get(name) or Origin(Path(self._paths.config_file), None)
         done = resolve(name, config, variables, origin)
+        check_command(name, config, done, origin)
         machine = Machine(self._environ, self._home, search_path(self._path, self._environ, self._home), self._own)
         runtime = self._runtimes[config.runtime]
         program = machine.find_or_none(done.argv[0])
@@ -253,7 +274,8 @@ class Launcher:
             seccomp=_policy(name, config.seccomp, origin),
             limits=_enforced(config),
         )
-        resolved = _resolved(spec, config, program)
+        giving = Giving(grants_of(config), config.deliver, self.credentials, self._delivery_dir)
+        resolved = replace(_resolved(spec, config, program), credentials=giving.words)
         relay = _relay(config, facts)
         # A modern server is told with each request what its host can do, so all hosts may share it.
         told = relay.text if isinstance(relay, Shared) else ""
@@ -280,6 +302,8 @@ class Launcher:
             marker=self._marker,
             sets=config.network.sets if isinstance(config.network, Reach) else (),
             grants=Grants(config.install.scripts, config.install.rules),
+            check=_trusted if config.project_file is None else partial(self._trust.check, Path(config.project_file)),
+            giving=giving,
         )
 
     def confinement(self) -> Confinement:
@@ -434,7 +458,10 @@ def _directory(done: ResolvedServer, config: ServerConfig, facts: Facts, home: s
 def _environment(
     done: ResolvedServer, machine: Machine, program: str | None, runtime: Runtime
 ) -> tuple[tuple[str, str], ...]:
-    """Return the whole environment: the small base that is documented, and over it what the entry says."""
+    """Return the whole environment: the base that README documents, and over it what the entry says.
+
+    The base has the same names in every runtime, and nothing that makes programs load or do what they would not.
+    """
     path = list(machine.path)
     if program is not None:
         # A script that names its interpreter by ``env`` means the one it was installed with.
@@ -447,8 +474,8 @@ def _environment(
     }
     if runtime.isolation == "none":
         user = _user(machine.environ)
-        base |= {"HOME": machine.home, "USER": user, "LOGNAME": user}
-        base |= {"TMPDIR": machine.environ["TMPDIR"]} if "TMPDIR" in machine.environ else {}
+        tmp = machine.environ.get("TMPDIR", "/tmp")
+        base |= {"HOME": machine.home, "USER": user, "LOGNAME": user, "TMPDIR": tmp}
     else:
         base |= {"HOME": sandbox.HOME, "USER": sandbox.USER, "LOGNAME": sandbox.USER, "TMPDIR": "/tmp"}
     return tuple(sorted({**base, **dict(done.env)}.items()))

@@ -2,7 +2,7 @@
 
 The file of a server is ``<log_dir>/NAME.log``, older ones are ``NAME.log.1`` and so on. Each line is a time in UTC, who
 speaks (``stderr`` or ``smcp``, of one of several instances with its tag behind: ``stderr[/src/site]``) and the text.
-Writing never raises and never waits for anybody (case 28).
+Writing never raises and never waits for anybody (case 28). No line has a value that the masker knows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from supervisord_mcp.credentials.masking import MaskedStream, masker
+
+#: Whose lines are masked already, as a stream.
+STDERR = "stderr"
 #: A line of stderr is cut here, so that one without an end cannot grow a buffer, in bytes.
 MAX_LINE = 8192
 #: How many last lines of stderr go into the error of a crash, and how many characters of them at most.
@@ -52,6 +56,8 @@ class ServerLog:
     def write(self, source: str, text: str) -> None:
         """Append lines; what cannot be written is counted in ``lost``."""
         head = f"{_now()} {source}"
+        if not source.startswith(STDERR):
+            text = masker.mask(text)
         lines = [f"{head} {printable(line)}" for line in text.split("\n")]
         self._append(lines)
         for follower in list(self._followers):
@@ -187,6 +193,7 @@ class StderrSink:
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        self._masked = MaskedStream(masker)
         self._partial = b""
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
 
@@ -198,6 +205,9 @@ class StderrSink:
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes."""
+        self._feed(self._masked.feed(chunk))
+
+    def _feed(self, chunk: bytes) -> None:
         *lines, rest = (self._partial + chunk).split(b"\n")
         # Of a line that was written over (a progress bar) only the last state is kept. A carriage return at the end
         # stays: it may be the first half of a line end.
@@ -209,6 +219,7 @@ class StderrSink:
 
     def finish(self) -> None:
         """Write what came without a newline at the end."""
+        self._feed(self._masked.finish())
         if self._partial:
             self._take([self._partial])
             self._partial = b""
@@ -217,7 +228,7 @@ class StderrSink:
         if lines:
             texts = [_text(line) for line in lines]
             self._tail.extend(texts)
-            self._log.write("stderr", "\n".join(texts))
+            self._log.write(STDERR, "\n".join(texts))
 
 
 def printable(text: str) -> str:

@@ -17,12 +17,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
+
+from supervisord_mcp.credentials.masking import masker
 
 _log = logging.getLogger(__name__)
 
@@ -230,7 +232,8 @@ class Observers:
         return self.events.add(observer, name, apart=apart)
 
     def publish(self, event: Event) -> None:
-        """Tell everybody who watches events."""
+        """Tell everybody who watches events; no value that the masker knows is in what they are told."""
+        event = replace(event, data=masker.mask_data(event.data))
         self.recent.append(event)
         self.events.tell(event)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import FatalServerError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.policy.lifecycle import ENDING, After, Lifecycle, State
 from supervisord_mcp.runtimes.base import ExitStatus
@@ -24,6 +25,11 @@ class Reason:
 
     text: str
     data: dict[str, Any]
+
+    @property
+    def masked(self) -> Reason:
+        """The same without any value that the masker knows."""
+        return Reason(masker.mask(self.text), masker.mask_data(self.data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,9 @@ def ended(server: str, life: Lifecycle, status: ExitStatus | None, trouble: str,
     if tail:
         data["stderrTail"] = tail
         cause = f"{cause}{_TAIL}{tail}"
-    return Ending(True, cause, Reason(f"server '{server}' {'failed to start' if ending else 'ended'}: {cause}", data))
+    cause = masker.mask(cause)
+    reason = Reason(f"server '{server}' {'failed to start' if ending else 'ended'}: {cause}", data)
+    return Ending(True, cause, reason.masked)
 
 
 def brief(cause: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from supervisord_mcp.admission import Admission, Take, profiled, undecided
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.facts import Facts, user
 from supervisord_mcp.housing import Displaced
@@ -99,7 +100,7 @@ class Reception:
         said = greeting.hello
         facts = self._facts(greeting, said.project)
         if not self._needs_project(facts):
-            self._supervisor.plan(facts)
+            self._supervisor.plan(facts).check()
         token = secrets.token_urlsafe(24)
         session = self._session(greeting, facts, Journal.create(self._directory, token), token)
         self._place(session, None, [])
@@ -269,7 +270,7 @@ class Reception:
 def refuse(greeting: Greeting, status: int, text: str) -> None:
     """Send a shim away."""
     try:
-        greeting.connection.send(hello.refuse_line(status, text))
+        greeting.connection.send(hello.refuse_line(status, masker.mask(text)))
     except OSError as error:
         _log.info("a shim left before it was refused: %s", error)
     greeting.connection.close()

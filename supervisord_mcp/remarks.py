@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.logs import Log
 
 #: How many remarks are logged for each run; the rest is counted.
@@ -41,6 +42,7 @@ class Remarks:
 
     def take(self, kind: str, text: str) -> None:
         """Count one remark, and log it unless there were many in this run."""
+        text = masker.mask(text, cut=True)  # what it quotes of a message may end anywhere
         if kind in DROPPED:
             self._dropped[kind] += 1
         if kind == "noise":

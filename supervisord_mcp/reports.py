@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from supervisord_mcp.config.models import ServerConfig
+from supervisord_mcp.config.reference import MASK
+from supervisord_mcp.credentials.reading import grants_of
 from supervisord_mcp.launch import Launch
 from supervisord_mcp.policy.holds import Hold
+from supervisord_mcp.policy.tokens import conceal
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.control import InstanceStatus, ServerEntry, ServerStatus
 from supervisord_mcp.server import ManagedServer
@@ -53,6 +56,7 @@ def server_status(
         profile=config.profile,
         beyond=known.beyond,
         network=config.network_text,
+        credentials=tuple(map(str, grants_of(config))),
         start=config.start,
         held=known.hold.everywhere,
         held_except=tuple(sorted(known.hold.exceptions)),
@@ -125,7 +129,7 @@ def server_entry(name: str, config: ServerConfig, catalogue: Catalogue | None) -
     """Return what is configured for a server."""
     return ServerEntry(
         name=name,
-        command=config.argv,
+        command=tuple(conceal(word, MASK) for word in config.argv),
         start=config.start,
         scope=config.sharing,
         runtime=config.runtime,

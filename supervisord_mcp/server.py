@@ -21,6 +21,8 @@ from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
 from supervisord_mcp.breaches import Breaches
 from supervisord_mcp.conduit import Conduit, Fittings
 from supervisord_mcp.congestion import Congestion
+from supervisord_mcp.credentials.masking import masker
+from supervisord_mcp.echoes import Echoes, TakeLine
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.logs import Log
 from supervisord_mcp.observer import Event
@@ -61,9 +63,10 @@ class ManagedServer:
         self._conduit: Conduit | None = None
         self._changed = anyio.Event()
         self.remarks = Remarks(log)
-        self.breaches = Breaches(self.key, around.observers, log, blueprint.breach)
+        self.breaches = Breaches(self.key, around.observers, log, lambda: self.blueprint.breach)
         self._messages = around.observers.messages
         self.traffic = Traffic(blueprint.key, around.observers, Around(self._mux.host, self._loop.call_later))
+        self._echoes = Echoes(blueprint.key, log, around.observers)
         self._failure: SmcpError | None = None
         self._phase = self._ailment = self.last_error = ""
 
@@ -168,7 +171,8 @@ class ManagedServer:
     def refit(self, blueprint: Blueprint) -> None:
         """Take new rules for what runs; the child, if there is one, stays unless it is of an era that is ruled out."""
         self.blueprint = blueprint
-        self.breaches.policy = blueprint.breach
+        if self._conduit is not None:
+            self._conduit.on_line = self._taker()
         if self.era not in ("", blueprint.terms().pinned or self.era):
             self.restart()
         self._watch_idle()
@@ -337,7 +341,7 @@ class ManagedServer:
     def _not_spawned(self, generation: int, failure: SmcpError | None) -> None:
         """The spawn failed, or was cancelled (no failure): by a person, or because it took too long."""
         self._failure = failure
-        text = str(failure) if failure is not None else self._life.cause or "the start was cancelled"
+        text = masker.mask(str(failure)) if failure is not None else self._life.cause or "the start was cancelled"
         retryable = not isinstance(failure, IsolationError) and getattr(failure, "retryable", failure is None)
         # One that is to run without being asked for has nobody who would ask again.
         blameless = getattr(failure, "unreachable", False) and self.blueprint.idle_timeout is not None
@@ -349,13 +353,16 @@ class ManagedServer:
             self.demand()
 
     def _progress(self, text: str) -> None:
-        self._phase = text
+        self._phase = text = masker.mask(text)
         self._server_log.write("smcp", text)
 
     def _connect(self, child: Child) -> Conduit:
-        fittings = Fittings(self._from_child, self._check_congestion)
+        fittings = Fittings(self._taker(), self._check_congestion)
         self._conduit = Conduit(child, self._server_log, fittings, self.blueprint.bounds)
         return self._conduit
+
+    def _taker(self) -> TakeLine:  # nothing looks at the lines of the child on the way unless that is wanted
+        return self._echoes.watching(self._from_child) if self.blueprint.warn_on_echo else self._from_child
 
     def _ended(self, generation: int, status: ExitStatus | None, conduit: Conduit) -> None:
         if self._mux.doubtful and conduit.heard:
@@ -401,7 +408,7 @@ class ManagedServer:
                 case talk.ToSession():
                     if command.closes:
                         self._used = self._loop.time()
-                        self.traffic.answered(command)
+                        self.traffic.answered(command, self._used)
                     if (session := self._sessions.get(command.session)) is not None:
                         session.send(command.data, command.weight, command.closes)
                     if self._messages.watched:
@@ -414,7 +421,7 @@ class ManagedServer:
                 case talk.Opened():
                     if (session := self._sessions.get(command.session)) is not None:
                         session.opened(command.identity)
-                    self.traffic.opened(command)
+                    self.traffic.opened(command, self._used)
                 case _:
                     self._apply_rare(command)
 
@@ -457,7 +464,7 @@ class ManagedServer:
                 data = {"instance": str(self.key), "changed": list(changed)}
                 self._around.observers.publish(Event("catalogue", self.key.server, data))
             case talk.Health(trouble):
-                self._ailment = trouble
+                self._ailment = trouble = masker.mask(trouble, cut=True)
                 if trouble:
                     self.last_error = trouble
                     self._server_log.write("smcp", f"not healthy: {trouble}")

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.hangup import HangupWatch
 from supervisord_mcp.journal import Journal, Recovered
@@ -270,7 +271,7 @@ class Session:
         if self._ended is not None:  # also where the last word found out that the host is gone
             return
         with suppress(OSError):
-            self._wires.connection.send(hello.verdict_line(status, text))
+            self._wires.connection.send(hello.verdict_line(status, masker.mask(text)))
         self._close(text or "ended")
 
     # From the host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -61,11 +61,6 @@ class Supervisor:
     def instances(self) -> tuple[ManagedServer, ...]:
         """Every instance that sessions can find."""
         return tuple(housing.instance for housing in self._housed.values())
-
-    @property
-    def running(self) -> Iterator[ManagedServer]:
-        """Every instance that may have a child, those that are on their way out too."""
-        return itertools.chain(self.instances, self._leaving)
 
     @property
     def active(self) -> bool:
@@ -154,7 +149,12 @@ class Supervisor:
             self.retire(instance)
 
     def house(self, launch: Launch, facts: Facts, session: SessionKey) -> ManagedServer:
-        """Return the instance for a session, made now if there is none yet."""
+        """Return the instance for a session, made now if there is none yet.
+
+        Raise `NotTrustedError` where its entry is from a project file that is not trusted as it is now; an instance
+        that others use goes on.
+        """
+        launch.check()
         key = instance_key(facts.server, launch.digest, launch.scope, project=facts.project, session=str(session))
         housing = self._housed.get(key) or self._bridged(key, launch)
         if housing is None:
@@ -248,6 +248,8 @@ class Supervisor:
             judged=lambda verdict: self._around.verdicts.save(launch.fingerprint, verdict),
             generation=self._generations.get(key, 0),
             breach=config.breach,
+            warn_on_echo=config.warn_on_echo,
+            credentials=launch.giving.grants,
         )
 
     def bounds(self, config: ServerConfig) -> Bounds:

@@ -92,12 +92,12 @@ class Traffic:
         line = line.rstrip(b"\n")
         self._messages.tell(Message(self._server, self._instance, session, direction, line))
 
-    def opened(self, command: Opened) -> None:
-        """A request of a host waits for its answer from now on."""
+    def opened(self, command: Opened, now: float) -> None:
+        """A request of a host waits for its answer from now on, which is a time of the monotonic clock."""
         if self._calls.watched and command.method:
-            self._open[command.session, command.identity] = (command, _monotonic(), self.length)
+            self._open[command.session, command.identity] = (command, now, self.length)
 
-    def answered(self, command: ToSession) -> None:
+    def answered(self, command: ToSession, now: float) -> None:
         """Requests of a host are answered."""
         if not self._open:
             return
@@ -108,7 +108,7 @@ class Traffic:
                 length = len(data)
                 # A long answer is not kept for later.
                 ending = data if length <= _KEPT else _outcome(data)
-                self._news.append((*asked, _monotonic(), length, ending))
+                self._news.append((*asked, now, length, ending))
                 if len(self._news) in (1, _BATCH):
                     self._tell_soon()
 

@@ -81,7 +81,7 @@ class UsageDesk:
     def _targets(self) -> list[Target]:
         found = []
         meters: dict[str, tuple[int, Meter]] = {}
-        for instance in self._supervisor.running:
+        for instance in self._supervisor.instances:
             key, child = str(instance.key), instance.child
             if child is None:
                 continue
@@ -155,7 +155,7 @@ class UsageDesk:
 
     def _settle(self) -> None:
         """Let everything be counted that is over."""
-        for instance in self._supervisor.running:
+        for instance in self._supervisor.instances:
             instance.traffic.tell()
 
     def _pending(self) -> dict[str, list[Call]]:

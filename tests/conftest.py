@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.runtimes import orphans
 
 # A shared machine stalls now and then, so no example has a deadline; the example's size is bounded instead.
@@ -42,11 +43,19 @@ def subreaper() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _no_secrets() -> Iterator[None]:
+    """What one test taught the masker of the process is not masked in the next."""
+    yield
+    masker.clear()
+
+
+@pytest.fixture(autouse=True)
 def _own_place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the person's own configuration, state or daemon."""
+    """No test reads or writes the person's own configuration, state, keyring or daemon."""
     for name in ("SMCP_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SMCP_HOME", str(tmp_path_factory.getbasetemp() / "nobody"))
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
 
 
 @pytest.fixture(autouse=True)

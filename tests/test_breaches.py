@@ -25,7 +25,7 @@ class Log:
 
 def made(policy: Policy) -> tuple[Breaches, Observers, Log]:
     observers, log = Observers(), Log()
-    return Breaches(KEY, observers, log, policy), observers, log
+    return Breaches(KEY, observers, log, lambda: policy), observers, log
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from supervisord_mcp.catalogues import KEPT, Catalogues
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.protocol.catalogue import Catalogue
 
 A, B = "0123456789abcdef", "fedcba9876543210"
@@ -112,3 +113,14 @@ def test_a_name_cannot_leave_the_directory(catalogues: Catalogues, tmp_path: Pat
     assert [path.name for path in (tmp_path / "catalogue").iterdir()] == [f".._.._etc_x-{A}.json"]
     assert catalogues.load("../../etc/x", A) == catalogue("one")
     assert catalogues.newest("../../etc/x") == catalogue("one")
+
+
+def test_one_with_a_secret_is_not_kept(catalogues: Catalogues, caplog: pytest.LogCaptureFixture) -> None:
+    masker.learn("s3cret-value", "vault:mine")
+    catalogues.save("files", A, catalogue("with s3cret-value in it"))
+    assert catalogues.load("files", A) is None
+    [record] = caplog.records
+    assert "vault:mine" in record.getMessage()
+    assert "s3cret-value" not in record.getMessage()
+    catalogues.save("files", A, catalogue("without"))
+    assert catalogues.load("files", A) == catalogue("without")

@@ -16,6 +16,7 @@ import pytest
 
 from supervisord_mcp import __version__
 from supervisord_mcp import control as module
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import ConfigError, Problem
 from supervisord_mcp.launch import Launch
 from supervisord_mcp.observer import Event
@@ -518,3 +519,17 @@ async def test_many_commands_at_once(tmp_path: Path) -> None:
 
         for number in range(30):
             tasks.start_soon(call, number)
+
+
+@bounded(LIMIT)
+async def test_our_words_are_masked_and_those_of_a_server_are_not(tmp_path: Path) -> None:
+    masker.learn("no-such-program-anywhere", "MY_TOKEN")
+    masker.learn("said-by-the-server", "vault:other")
+    async with estate(tmp_path, {"broken": BROKEN, "s": {}}) as one:
+        command = one.command()
+        assert "command not found: ***" in (await command.fail("start", names=["broken"]))["message"]
+        status = json.dumps(await command.ask("status"))
+        assert "***" in status
+        assert "no-such-program" not in status
+        result = await command.ask("call", name="s", tool="echo", arguments={"value": "said-by-the-server"})
+        assert content(result) == "said-by-the-server"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,23 @@ def test_the_environment_by_name(world: World) -> None:
     assert "s3cret" not in repr(found)
 
 
+def test_credentials_by_name(world: World) -> None:
+    entry = 'credentials = { TOKEN = "vault:github", A = "env:X" }\n'
+    found = world.explain(entry, {})
+    assert lines(found, "credentials") == (
+        "A from env:X",
+        "TOKEN from vault:github",
+        "in its environment, read at each start",
+    )
+    assert lines(world.explain('deliver = "file"\n' + entry, {}), "credentials")[-1].startswith(
+        "in files below /run/smcp"
+    )
+    bare = world.explain('deliver = "file"\nruntime = "bare"\n' + entry, {})
+    assert lines(bare, "credentials")[-1].startswith("in files on a tmpfs of the machine")
+    assert 'TOKEN="$TOKEN"' in bare.command_line
+    assert lines(world.explain("", {}), "credentials") == ("none",)
+
+
 def test_a_browser_keeps_to_one_session_and_reaches_more_of_the_kernel(world: World) -> None:
     found = world.explain('profile = "browser"')
     assert found.scope == "session"
@@ -165,6 +183,8 @@ def test_users(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert first(root=False) == "your own (1234); without any capability"
     assert first(root=True).startswith("one of its own from daemon.uids, never root")
+    mounted: Any = 'command = "no-such-program"\nmounts = [{ path = "/usr/share" }]'
+    assert lines(world.explain(mounted), "user")[1].startswith("files of root or of somebody else")
 
 
 def test_landlock_holds_less_back_and_says_so(world: World) -> None:

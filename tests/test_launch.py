@@ -16,7 +16,7 @@ from supervisord_mcp.config.document import Origin
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.config.paths import find_paths
 from supervisord_mcp.egress.rules import Egress, parse_rules
-from supervisord_mcp.errors import ConfigError, LaunchError
+from supervisord_mcp.errors import ConfigError, LaunchError, SecretError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.launch import Launch, Launcher, make_runtimes
 from supervisord_mcp.runtimes import tree
@@ -28,7 +28,7 @@ from tests.runtimes.conformance import ended, read
 
 pytestmark = pytest.mark.usefixtures("subreaper")
 
-BASE = {"PATH", "LANG", "HOME", "USER", "LOGNAME"}
+BASE = {"PATH", "LANG", "HOME", "USER", "LOGNAME", "TMPDIR"}
 NEVER = (
     "LD_PRELOAD",
     "NODE_OPTIONS",
@@ -82,7 +82,7 @@ def test_the_base_environment_and_nothing_else(tmp_path: Path) -> None:
     }
     world = World(tmp_path, daemon)
     bare = dict(world.resolve(command=["sh"]).spec.env)
-    assert set(bare) == BASE | {"LC_TIME", "TZ", "TMPDIR"}
+    assert set(bare) == BASE | {"LC_TIME", "TZ"}
     assert (bare["HOME"], bare["LANG"], bare["TZ"], bare["TMPDIR"]) == (
         str(world.home),
         "de_DE.UTF-8",
@@ -128,6 +128,29 @@ def test_what_tells_instances_apart(world: World, tmp_path: Path) -> None:
         world.resolve({"KEY": "1"}, command=["sh", "1"], args=["2"]),
     ]
     assert len({one.digest, *(launch.digest for launch in different)}) == len(different) + 1
+
+
+@bounded(30)
+async def test_secrets_are_in_nothing_but_one_start(tmp_path: Path) -> None:
+    world = World(tmp_path, {"E": "s3cret-of-now", "F": "s3cret-of-another"})
+    entry: dict[str, Any] = {"command": ["sh", "-c", 'printf "%s|%s" "$$TOKEN" "$$(cat "$$TOKEN")"']}
+    plain = world.resolve(**entry)
+    launch = world.resolve(**entry, credentials={"TOKEN": "env:E"})
+    files = world.resolve(**entry, credentials={"TOKEN": "env:E"}, deliver="file")
+    other = world.resolve(**entry, credentials={"TOKEN": "env:F"})
+    assert len({one.digest for one in (plain, launch, files, other)}) == 4
+    assert len({one.fingerprint for one in (plain, launch)}) == 2
+    assert "s3cret" not in f"{launch!r} {launch.spec.env} {launch.explain()} {launch.complete().env}"
+    assert 'TOKEN="$TOKEN"' in launch.explain()
+    for one, wanted in ((launch, b"s3cret-of-now|"), (files, b"|s3cret-of-now")):
+        child = await one.start(lambda: None, lambda _: None)
+        said = await read(child.stdout)
+        await child.aclose()
+        assert wanted in said
+        assert b"s3cret" not in said.replace(wanted, b"")
+    missing = world.resolve(**entry, credentials={"TOKEN": "env:NONE"})
+    with pytest.raises(SecretError, match="server 'files' was not given TOKEN from env:NONE"):
+        await missing.start(lambda: None, lambda _: None)
 
 
 def test_projects(world: World) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from supervisord_mcp import logs
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.logs import MAX_LINE, TAIL_LENGTH, TAIL_LINES, ServerLog, StderrSink, TaggedLog, printable
 from tests.kit.probe import LeakGuard
 from tests.kit.required import as_root, need
@@ -370,3 +371,21 @@ def test_only_the_last_lines_are_told(sink: StderrSink) -> None:
 def test_what_is_no_text_is_shown_as_such(log: ServerLog, sink: StderrSink) -> None:
     sink.feed(b"\xff\x00\x1b[31mred \xe6\x97\xa5\n")
     assert lines(log) == ["\ufffd\ufffd\ufffd[31mred 日"]
+
+
+def test_no_line_has_a_secret(log: ServerLog, sink: StderrSink) -> None:
+    masker.learn("s3cret-value-of-a-server", "vault:mine")
+    log.write("smcp", "it said s3cret-value-of-a-server")
+    for chunk in (b"token s3cret-val", b"ue-of-a-server\nand s3cret-", b"value", b"-of-a-server"):
+        sink.feed(chunk)
+    assert "s3cret" not in sink.tail
+    sink.finish()
+    assert texts(log.last(9)) == ["smcp it said ***", "stderr token ***", "stderr and ***"]
+    assert sink.tail == "token ***\nand ***"
+
+
+def test_a_secret_across_the_place_where_a_line_is_cut(log: ServerLog, sink: StderrSink) -> None:
+    masker.learn("s3cret-value-of-a-server", "vault:mine")
+    sink.feed(b"x" * (MAX_LINE - 10) + b"s3cret-value-of-a-server" + b"y" * 50 + b"\n")
+    sink.finish()
+    assert "s3cret" not in "".join(log.last(9))

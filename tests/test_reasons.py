@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisord_mcp import reasons
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.policy.lifecycle import RESTING, After, Lifecycle, State, Timer
 from supervisord_mcp.reasons import LastWords
@@ -169,3 +170,11 @@ def test_a_child_that_was_let_go_with_the_daemon() -> None:
     ending = reasons.ended("files", Lifecycle(State.RUNNING), None, "", LastWords())
     assert ending.cause == "it was abandoned"
     assert ending.reason.data == {"reason": "server_exited"}
+
+
+def test_no_reason_has_a_secret() -> None:
+    masker.learn("s3cret-value", "vault:mine")
+    ending = reasons.ended("s", Lifecycle(State.RUNNING), ExitStatus(code=1), "", LastWords("with s3cret-value"))
+    assert ending.cause == "exit 1; last lines of stderr:\nwith ***"
+    assert ending.reason.data["stderrTail"] == "with ***"
+    assert "s3cret-value" not in ending.reason.text

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.remarks import LOGGED, Remarks
 
@@ -56,3 +57,11 @@ def test_only_the_first_of_each_run_is_logged(log: ServerLog) -> None:
         "and 7 more lines of noise that are not shown",
         "late: again",
     ]
+
+
+def test_noise_shows_no_secret_and_no_part_of_one(log: ServerLog) -> None:
+    masker.learn("s3cret-value-of-a-server", "vault:mine")
+    remarks = Remarks(log)
+    remarks.take("noise", "I have s3cret-value-of-a-server and s3cret-value-of")
+    assert remarks.noise.endswith("first: I have *** and ***")
+    assert said(log) == ["noise: I have *** and ***"]

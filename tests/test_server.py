@@ -15,6 +15,7 @@ import pytest
 
 from supervisord_mcp.blueprint import Spawning
 from supervisord_mcp.congestion import SHARE, SHARES
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.protocol.attachment import State
@@ -974,3 +975,21 @@ async def test_a_fault_with_a_message_of_a_child_ends_the_child(
         assert error["message"] == "server 's' ended: smcp failed on a message of it, ZeroDivisionError()"
         assert "ZeroDivisionError" in caplog.text
         assert text(await guest.call("echo", value="x")) == "x"
+
+
+@bounded(LIMIT)
+async def test_an_echo_is_told_from_the_moment_that_it_is_wanted(tmp_path: Path) -> None:
+    masker.learn("s3cret-value", "vault:mine")
+    async with workshop(tmp_path) as shop:
+        instance = shop.instance()
+        guest = await shop.greeted(instance)
+        assert text(await guest.call("echo", value="s3cret-value")) == "s3cret-value"
+        assert "echo:" not in shop.logged()
+        # Nothing looks at the messages of a server of which nobody wants to know it.
+        assert instance._taker() == instance._from_child
+        instance.refit(replace(instance.blueprint, warn_on_echo=True))
+        assert text(await guest.call("echo", value="s3cret-value")) == "s3cret-value"
+        assert "smcp echo: it sent a secret in a message to a host: vault:mine" in shop.logged()
+        instance.refit(replace(instance.blueprint, warn_on_echo=False))
+        assert instance._taker() == instance._from_child
+        assert instance.generation == 1

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.facts import Facts, Whence
 from tests.kit import probe
@@ -638,6 +639,39 @@ async def test_a_server_shows_the_worst_of_its_instances(tmp_path: Path) -> None
         assert (status.state, status.sessions) == ("FATAL", 2)
         assert "why" in (status.last_error or "")
         assert [instance.state for instance in status.instances] == ["RUNNING", "FATAL"]
+
+
+@bounded(LIMIT)
+async def test_a_changed_project_file_starts_nothing_more_and_ends_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "project" / ".mcp.json"
+    file.parent.mkdir()
+    file.write_bytes(b"{}")
+    project = str(file.parent)
+    entry = {"project_file": str(file), "restart": "always", "budget": {"restarts": 5}}
+    async with estate(tmp_path / "home", {"s": {"entry": entry}}) as one:
+        trust = Trust.of(one.paths)
+        refused = one.guest("s", project=project)
+        assert (await refused.over()).startswith(f"no 8 the project file {file} is not trusted")
+        assert one.instances("s") == []
+
+        trust.add(file, b"{}")
+        guest = await one.greeted("s", project=project)
+        await guest.call("echo")
+        assert [instance.key.project for instance in one.instances("s")] == [project]
+        pid = one.instance("s").pid
+
+        file.write_bytes(b'{"other": 1}')
+        assert (await one.guest("s", project=project).over()).startswith("no 8 the project file")
+        one.reconfigure({"s": {"entry": entry}}, {"max_message": "8M"})
+        assert text(await guest.call("echo", value="goes on")) == "goes on"
+        assert one.instance("s").pid == pid
+
+        await guest.call("crash", code=3)
+        await one.until(lambda: one.instance("s").state == "FATAL")
+        assert "was changed since you trusted it" in (one.supervisor.status()[0].last_error or "")
+        trust.add(file, b'{"other": 1}')
+        await one.supervisor.start(["s"], at(project))
+        assert text(await guest.call("echo", value="again")) == "again"
 
 
 @bounded(LIMIT)

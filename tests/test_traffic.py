@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -44,7 +45,7 @@ class World:
 
     def open(self, session: int = 1, identity: bytes = b"1", method: str = "tools/call", tool: bytes = b'"t"') -> None:
         self.traffic.length = 40
-        self.traffic.opened(Opened(session, identity, method, tool))
+        self.traffic.opened(Opened(session, identity, method, tool), time.monotonic())
 
 
 def test_a_call_is_told_when_it_is_answered() -> None:
@@ -53,7 +54,7 @@ def test_a_call_is_told_when_it_is_answered() -> None:
     assert world.calls == []
     [pending] = world.traffic.open
     assert (pending.host, pending.tool) == ("editor", b'"t"')
-    world.traffic.answered(ToSession(1, OK, closes=(b"1",)))
+    world.traffic.answered(ToSession(1, OK, closes=(b"1",)), time.monotonic())
     [call] = world.calls
     assert (call.server, call.instance, call.session, call.host) == ("s", str(KEY), 1, "editor")
     assert (call.method, call.tool, call.asked, call.told) == ("tools/call", b'"t"', 40, len(OK))
@@ -85,7 +86,7 @@ def test_a_call_is_told_when_it_is_answered() -> None:
 def test_an_answer_may_be_a_failure(line: bytes, failed: bool) -> None:
     world = World()
     world.open()
-    world.traffic.answered(ToSession(1, line, closes=(b"1",)))
+    world.traffic.answered(ToSession(1, line, closes=(b"1",)), time.monotonic())
     assert world.calls[0].outcome is (Outcome.ERROR if failed else Outcome.OK)
 
 
@@ -93,7 +94,7 @@ def test_an_array_answers_several() -> None:
     world = World()
     world.open(identity=b"1")
     world.open(identity=b'"2"')
-    world.traffic.answered(ToSession(1, b"[]\n", closes=(b"1", b'"2"', b"3")))
+    world.traffic.answered(ToSession(1, b"[]\n", closes=(b"1", b'"2"', b"3")), time.monotonic())
     assert len(world.calls) == 2
 
 
@@ -121,26 +122,26 @@ def test_a_host_is_asked_for_its_name_until_it_says_it() -> None:
     world = World()
     for _ in range(2):
         world.open(2)
-        world.traffic.answered(ToSession(2, OK, closes=(b"1",)))
+        world.traffic.answered(ToSession(2, OK, closes=(b"1",)), time.monotonic())
         assert world.calls[-1].host == NAMELESS
     world.names[2] = "late\x1b[31m" + "x" * 100
     for _ in range(3):
         world.open(2)
-        world.traffic.answered(ToSession(2, OK, closes=(b"1",)))
+        world.traffic.answered(ToSession(2, OK, closes=(b"1",)), time.monotonic())
     assert {call.host for call in world.calls[2:]} == {("late\ufffd[31m" + "x" * 100)[:64]}
     assert world.asked == 3
 
 
 def test_a_listen_is_no_call() -> None:
     world = World()
-    world.traffic.opened(Opened(1, b"1"))
+    world.traffic.opened(Opened(1, b"1"), 1.0)
     assert list(world.traffic.open) == []
 
 
 def test_nothing_is_kept_for_nobody() -> None:
     world = World(watched=False)
     world.open()
-    world.traffic.answered(ToSession(1, OK, closes=(b"1",)))
+    world.traffic.answered(ToSession(1, OK, closes=(b"1",)), time.monotonic())
     world.traffic.left(1)
     assert list(world.traffic.open) == []
     assert world.asked == 0
@@ -151,7 +152,7 @@ def test_calls_are_told_together() -> None:
     for number in range(600):
         identity = b"%d" % number
         world.open(identity=identity)
-        world.traffic.answered(ToSession(1, OK, closes=(identity,)))
+        world.traffic.answered(ToSession(1, OK, closes=(identity,)), time.monotonic())
     assert len(world._calls) == 512, "so many do not wait"
     assert len(world.calls) == 600
     world.open()

@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TINY = [os.path.realpath(sys.executable), "-I", "-S", str(Path(server.__file__).resolve())]
 #: Names of the configured servers: the tiny one without a sandbox, in one, and in one with rules for its network.
 BARE, BOXED, RULED = "bare", "boxed", "ruled"
+#: One more without a sandbox, where secrets are given, whose messages are looked at for them.
+WATCHED = "watched"
 #: Copies of it that make it many.
 COPIES = tuple(f"tiny-{number}" for number in range(10))
 
@@ -42,12 +44,13 @@ class BenchError(Exception):
 class Place:
     """The SMCP_HOME of the benchmark and the daemon in it. ``runtime`` is what the servers but `BARE` run in.
 
-    ``root`` is the checkout whose daemon and shim are measured, ``settings`` what its configuration says besides, and
-    ``copies`` how many servers there are that make it many.
+    ``root`` is the checkout whose daemon and shim are measured, ``secrets`` how many of them its servers are given,
+    ``settings`` what its configuration says besides, and ``copies`` how many servers there are that make it many.
     """
 
-    def __init__(self, root: Path = ROOT, settings: str = "", copies: int = len(COPIES)) -> None:
+    def __init__(self, root: Path = ROOT, secrets: int = 0, settings: str = "", copies: int = len(COPIES)) -> None:
         self._root = root
+        self._secrets = secrets
         self._settings = settings
         self.copies = tuple(f"tiny-{number}" for number in range(copies))
         self.lacks = tuple(lack.cause for lack in BwrapRuntime().check())
@@ -141,8 +144,8 @@ class Place:
 
     def _configure(self) -> None:
         lines = [self._settings]
-        for name in (BARE, BOXED, RULED, *self.copies):
-            runtime = "bare" if name == BARE else self.runtime
+        for name in (BARE, BOXED, RULED, *self.copies, *((WATCHED,) if self._secrets else ())):
+            runtime = "bare" if name in (BARE, WATCHED) else self.runtime
             # What is measured is one crash, again and again, not the end of the budget of a server that keeps failing.
             lines += [
                 f"[servers.{name}]",
@@ -153,6 +156,11 @@ class Place:
             ]
             if name == RULED and runtime != "bare":
                 lines.append('network = { allow = ["one.example:443", "*.two.example:443"] }')
+            if name == WATCHED:
+                lines.append("warn_on_echo = true")
+            if self._secrets:
+                given = [f'TINY_{number}_TOKEN = "{os.urandom(20).hex()}"' for number in range(self._secrets)]
+                lines.append(f"env = {{ {', '.join(given)} }}")
         path = self.home / "config" / "config.toml"
         path.parent.mkdir(parents=True)
         path.write_text("\n".join(lines) + "\n")

@@ -44,7 +44,13 @@ class Kit:
         return [self.program(place), str(self.folder(place) / f"{self.name}_{role}.{ending}")]
 
     def install(self, place: Path) -> None:
-        """Install it, unless it is there already. Raise `CalledProcessError` with what the installer said."""
+        """Install it with its scripts, as `provide` does."""
+        self.provide(place)
+        for script in (*SCRIPTS.glob(f"{self.name}_*"), *SCRIPTS.glob("checks.*")):
+            shutil.copy(script, self.folder(place))
+
+    def provide(self, place: Path) -> None:
+        """Install its packages, unless they are there already. Raise `CalledProcessError` with what was said."""
         folder = self.folder(place)
         folder.mkdir(parents=True, exist_ok=True)
         done = folder / "installed"
@@ -57,8 +63,6 @@ class Kit:
                 (folder / "package.json").write_text('{"private": true}\n')
                 _run("npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *self.packages)
             done.write_text("\n".join(self.packages))
-        for script in (*SCRIPTS.glob(f"{self.name}_*"), *SCRIPTS.glob("checks.*")):
-            shutil.copy(script, folder)
 
 
 PY1 = Kit("py1", "python", ("mcp==1.26.0",), "Python `mcp` 1.26")

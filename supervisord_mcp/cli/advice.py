@@ -1,6 +1,7 @@
 """What a valid configuration names and this machine does not have just now: advice of ``smcp config check``.
 
-None of it is a fault: a program may be installed later, and a variable may be set where a host runs.
+None of it is a fault: a program may be installed later, and a variable may be set where a host runs. Nor is a secret
+that stands in ``env`` in plain text, in a file that others should not read.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from supervisord_mcp.config.document import Origin
+from supervisord_mcp.config.exposure import plain_secrets
 from supervisord_mcp.config.load import Loaded
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
@@ -29,6 +31,7 @@ def advice(loaded: Loaded, environ: Mapping[str, str], project: str) -> Iterator
     directories = search_path(loaded.config.daemon.path, environ, home)
     for name, server in loaded.config.servers.items():
         origin = loaded.origins.get(name) or Origin(Path(), None)
+        yield from (origin.problem(name, path, f"{text} (not refused)") for path, text in plain_secrets(server))
         try:
             done = resolve(name, server, Variables(environ, project, home), origin)
         except ConfigError as error:

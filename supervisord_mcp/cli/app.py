@@ -11,6 +11,7 @@ import typer
 
 from supervisord_mcp import __version__
 from supervisord_mcp.cli import (
+    adopt,
     call,
     config,
     direct,
@@ -18,15 +19,20 @@ from supervisord_mcp.cli import (
     entries,
     events,
     explain,
+    hosts,
     listing,
     logs,
     probe,
     profile,
     profile_suggest,
     profile_test,
+    release,
+    secret,
+    secret_values,
     status,
     tools,
     top,
+    trust,
     up,
     usage,
     verbs,
@@ -111,6 +117,11 @@ COMMANDS: Final = (
         ),
     ),
     Command("remove", entries.remove, _SETUP, ("smcp remove time",)),
+    Command("hosts", hosts.hosts, _HOSTS, ("smcp hosts", "smcp hosts cursor", "smcp hosts --json | jq .duplicates")),
+    Command("import", adopt.import_servers, _HOSTS, ("smcp import --dry-run", "smcp import cursor vscode")),
+    Command("adopt", adopt.adopt, _HOSTS, ("smcp adopt --dry-run", "smcp adopt", "smcp adopt cursor --network none")),
+    Command("release", release.release, _HOSTS, ("smcp release", "smcp release cursor", "smcp release --remove")),
+    Command("trust", trust.trust, _HOSTS, ("smcp trust", "smcp trust .mcp.json", "smcp trust --list")),
     Command(
         "connect",
         direct.connect,
@@ -149,7 +160,40 @@ PROFILE_COMMANDS: Final = (
     Command("test", profile_test.try_profile, "", ("smcp profile test default", "smcp profile test strict --all")),
     Command("suggest", profile_suggest.suggest, "", ("smcp profile suggest git > draft.toml",)),
 )
-GROUPS: Final = {"config": CONFIG_COMMANDS, "profile": PROFILE_COMMANDS}
+SECRET_COMMANDS: Final = (
+    Command(
+        "set",
+        secret_values.store,
+        "",
+        (
+            "smcp secret set github",
+            "smcp secret set github --grant github:GITHUB_TOKEN < token.txt",
+            "pass show work/jira | smcp secret set jira",
+        ),
+    ),
+    Command("list", secret.list_secrets, "", ("smcp secret list", "smcp secret list --json | jq '.secrets[].secret'")),
+    Command("rm", secret_values.rm, "", ("smcp secret rm github", "smcp secret rm --force github")),
+    Command(
+        "rotate",
+        secret_values.rotate,
+        "",
+        ("smcp secret rotate github", "smcp secret rotate github < new.txt", "smcp secret rotate file:~/.jira"),
+    ),
+    Command(
+        "grant",
+        secret.grant,
+        "",
+        (
+            "smcp secret grant github GITHUB_TOKEN=github",
+            "smcp secret grant jira JIRA_TOKEN='command:pass show work/jira'",
+            "smcp secret grant github GITHUB_TOKEN=",
+        ),
+    ),
+    Command("check", secret.check, "", ("smcp secret check", "smcp secret check github --json")),
+    Command("key", secret_values.key, "", ("smcp secret key", "smcp secret key passphrase")),
+    Command("unlock", secret_values.unlock, "", ("smcp secret unlock", "smcp secret unlock < passphrase.txt")),
+)
+GROUPS: Final = {"config": CONFIG_COMMANDS, "profile": PROFILE_COMMANDS, "secret": SECRET_COMMANDS}
 
 
 class _Given:
@@ -173,6 +217,7 @@ def build() -> typer.Typer:
     for name, callback, examples in (
         ("config", _config, ("smcp config check", "smcp config show git")),
         ("profile", _profile, ("smcp profile list", "smcp profile show git --resolved")),
+        ("secret", _secret, ("smcp secret set github --grant github:GITHUB_TOKEN", "smcp secret check")),
     ):
         group = _group()
         group.callback(epilog=_epilog(examples))(callback)
@@ -253,3 +298,7 @@ def _config() -> None:
 
 def _profile() -> None:
     """Show, compare, check and make profiles of isolation."""
+
+
+def _secret() -> None:
+    """Store secrets, and grant each to the servers that need it."""

@@ -20,8 +20,11 @@ def check() -> None:
     """
     from supervisord_mcp.cli.advice import advice
     from supervisord_mcp.config.load import load
+    from supervisord_mcp.credentials.exposing import learn_stored, stored_in
+    from supervisord_mcp.credentials.vault import Vault
 
-    loaded = load(paths())
+    learn_stored(Vault(paths(), os.environ))
+    loaded = load(paths(), known=stored_in)
     # Outside of any project no path is inside of one.
     for problem in advice(loaded, os.environ, project_root(None) or "/nowhere"):
         console(stderr=True).print(printable(f"warning: {problem}"), soft_wrap=True)

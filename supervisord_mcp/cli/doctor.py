@@ -9,10 +9,11 @@ from typing import Final
 import msgspec
 import typer
 
+from supervisord_mcp.cli.client import paths
 from supervisord_mcp.cli.output import console, print_json, printable
 from supervisord_mcp.cli.parameters import AsJson
 from supervisord_mcp.doctor import Finding, can_isolate, judge, worst
-from supervisord_mcp.errors import IsolationError
+from supervisord_mcp.errors import IsolationError, SmcpError
 from supervisord_mcp.examination import examine
 from supervisord_mcp.shim import home_directory
 
@@ -20,19 +21,34 @@ _STYLES: Final = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Examine this machine: sandbox, namespaces, Landlock, limits, container engines, Node and uv.
+    """Examine this machine: sandbox, namespaces, Landlock, limits, container engines, Node, uv, and adopted hosts.
 
     What is not well comes with its remedy. No daemon is needed and nothing is changed. The exit status is 7 where
     servers cannot be isolated, 0 otherwise.
     """
     machine = examine(os.environ, home_directory(os.environ, os.getuid()))
-    findings = judge(machine)
+    findings = (*judge(machine), *_hosts())
     if as_json:
         print_json(msgspec.json.encode({"verdict": worst(findings), "findings": findings}))
     else:
         _print(findings)
     if not can_isolate(machine):
         raise typer.Exit(IsolationError.exit_status)
+
+
+def _hosts() -> list[Finding]:
+    """Return what changed in files of hosts since they were adopted; nothing where none was."""
+    from supervisord_mcp.adoption.gathering import Person, drifted
+    from supervisord_mcp.adoption.records import Records
+
+    try:
+        records = Records.of(paths()).adopted()
+        drift = drifted(Person(paths(), os.environ), records)
+    except SmcpError as error:
+        return [Finding("hosts", "warning", error.message, error.remedy)]
+    if records and not drift:
+        return [Finding("hosts", "ok", "what was adopted is as it was left")]
+    return [Finding("hosts", "warning" if one.remedy else "ok", one.text, one.remedy) for one in drift]
 
 
 def _print(findings: Sequence[Finding]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Annotated, Any
 
 import typer
@@ -67,6 +68,8 @@ def add(
     ${project} is the project of a host, ${VARIABLE} a variable of the environment, and $$ a dollar sign.
     """
     from supervisord_mcp.config import edit
+    from supervisord_mcp.credentials.exposing import learn_stored, stored_in
+    from supervisord_mcp.credentials.vault import Vault
 
     given: dict[str, Any] = {"env": dict(map(_pair, env or ())), "inherit": inherit, "cwd": cwd}
     given |= {
@@ -80,7 +83,8 @@ def add(
     entry: dict[str, Any] = {"command": list(command), **{key: value for key, value in given.items() if value}}
     for setting in settings or ():
         _merge(entry, _setting(setting))
-    file = edit.add_server(paths(), name, entry, replace=replace)
+    learn_stored(Vault(paths(), os.environ))
+    file = edit.add_server(paths(), name, entry, replace=replace, known=stored_in)
     reload_daemon()
     if verbose:
         from supervisord_mcp.config.rewrite import put_server

@@ -30,6 +30,7 @@ def explain(
     """
     from supervisord_mcp.config.load import load
     from supervisord_mcp.config.profiles import find_profiles
+    from supervisord_mcp.credentials.masking import masker
     from supervisord_mcp.explanation import explanation
     from supervisord_mcp.facts import Facts
     from supervisord_mcp.launch import Launcher, make_runtimes
@@ -43,18 +44,20 @@ def explain(
     launcher = Launcher(places, os.environ, "", loaded.config.daemon.path, runtimes)
     launcher.origins = loaded.origins
     facts = Facts(name, project=project_root(project), environ=os.environ)
-    found = explanation(launcher.resolve(name, config, facts), config, find_profiles(places).effective(config.profile))
+    told = explanation(launcher.resolve(name, config, facts), config, find_profiles(places).effective(config.profile))
+    # A word of the command may be a secret, where the entry allows that.
+    found = masker.mask_data(dataclasses.asdict(told))
     if as_json:
-        print_line(json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False))
+        print_line(json.dumps(found, indent=2, ensure_ascii=False))
         return
     screen = console()
-    for section in found.sections:
-        screen.print(section.title, style="bold")
-        for line in section.lines:
+    for section in found["sections"]:
+        screen.print(section["title"], style="bold")
+        for line in section["lines"]:
             screen.print(f"  {printable(line)}", soft_wrap=True)
     if show_filter:
         screen.print("filter", style="bold")
-        for line in found.filter or ("none",):
+        for line in found["filter"] or ("none",):
             screen.print(f"  {line}", soft_wrap=True)
     screen.print("command line", style="bold")
-    print_line(found.command_line or f"  none: {found.obstacle}")
+    print_line(found["command_line"] or f"  none: {found['obstacle']}")

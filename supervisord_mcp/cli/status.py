@@ -137,6 +137,8 @@ def _print_daemon(daemon: DaemonStatus) -> None:
     screen.print(printable(", ".join(parts)), soft_wrap=True)
     for problem in daemon.problems:
         screen.print(printable(f"problem: {problem}"), style="yellow", soft_wrap=True)
+    for remark in daemon.hosts:
+        screen.print(printable(f"hosts: {remark}"), style="yellow", soft_wrap=True)
     if daemon.logging != "ok":
         screen.print(printable(f"logging: {daemon.logging}"), style="yellow", soft_wrap=True)
 
@@ -183,6 +185,8 @@ def _promises(server: ServerStatus, *, whole: bool) -> Iterator[str]:
         yield f"profile {server.profile}, and beyond it by its entry: {', '.join(server.beyond)}"
     if whole and server.network:
         yield f"network {server.network}"
+    if whole:
+        yield from (f"credential {credential}" for credential in server.credentials)
 
 
 def _pid(instance: InstanceStatus) -> str:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from supervisord_mcp.config.document import parse_document
+from supervisord_mcp.config.exposure import Known, nothing_known
 from supervisord_mcp.config.files import locked, read_file, replace_file
 from supervisord_mcp.config.load import Loaded, config_files, load
 from supervisord_mcp.config.naming import wrapped_name
 from supervisord_mcp.config.paths import Paths
-from supervisord_mcp.config.rewrite import cut_server, put_server
+from supervisord_mcp.config.rewrite import cut_server, put_pairs, put_server
 from supervisord_mcp.config.variables import escape
 from supervisord_mcp.errors import ConfigError, Problem, SmcpError, UnknownServerError, UsageError
 
@@ -30,11 +31,13 @@ _WRAPPED_HEAD = """\
 """
 
 
-def add_server(paths: Paths, name: str, entry: Mapping[str, Any], *, replace: bool = False) -> Path:
+def add_server(
+    paths: Paths, name: str, entry: Mapping[str, Any], *, replace: bool = False, known: Known = nothing_known
+) -> Path:
     """Add a server to ``config.toml``, or with ``replace`` change it wherever it is defined; return the file.
 
-    ``entry`` is what the table shall hold, as TOML would give it. Raise `UsageError` if the name is taken and
-    `ConfigError` if the result would not be valid; then nothing has changed.
+    ``entry`` is what the table shall hold, as TOML would give it; no command may show what is ``known``. Raise
+    `UsageError` if the name is taken and `ConfigError` if the result would not be valid; then nothing has changed.
     """
     with locked(paths.edit_lock):
         file, line = _find(paths, name)
@@ -44,7 +47,7 @@ def add_server(paths: Paths, name: str, entry: Mapping[str, Any], *, replace: bo
                 remedy="choose another name, or put this one in its place with: smcp add --replace",
             )
         file = file or paths.config_file
-        _change(paths, file, name, lambda text: put_server(text, name, entry))
+        _change(paths, file, name, lambda text: put_server(text, name, entry), known)
         return file
 
 
@@ -55,6 +58,20 @@ def remove_server(paths: Paths, name: str) -> Path:
         if file is None:
             raise _unknown(paths, name)
         _change(paths, file, name, lambda text: cut_server(text, name))
+        return file
+
+
+def grant_secrets(paths: Paths, name: str, changes: Mapping[str, str | None]) -> Path:
+    """Change the credentials of a server, each variable to a reference or to nothing; return the file.
+
+    Raise `UnknownServerError` if there is no such server and `ConfigError` if the result would not be valid; then
+    nothing has changed.
+    """
+    with locked(paths.edit_lock):
+        file, _ = _find(paths, name)
+        if file is None:
+            raise _unknown(paths, name)
+        _change(paths, file, name, lambda text: put_pairs(text, name, "credentials", changes))
         return file
 
 
@@ -88,7 +105,9 @@ def _registered(loaded: Loaded, paths: Paths, argv: tuple[str, ...], settings: M
     for name, server in loaded.config.servers.items():
         # Outside of our file only a server that was moved there counts; another one of the same command may hold
         # credentials that are not meant for this host.
-        ours = loaded.origins[name].file == paths.wrapped_file or (_of_family(name, base) and not server.env)
+        ours = loaded.origins[name].file == paths.wrapped_file or (
+            _of_family(name, base) and not (server.env or server.credentials)
+        )
         if ours and server.argv == argv and wanted <= set(server.inherit):
             return name
     return None
@@ -120,7 +139,7 @@ def _of_family(name: str, base: str) -> bool:
     return name == base or (name.startswith(f"{base}-") and name.removeprefix(f"{base}-").isdecimal())
 
 
-def _change(paths: Paths, file: Path, name: str, change: Callable[[str], str]) -> None:
+def _change(paths: Paths, file: Path, name: str, change: Callable[[str], str], known: Known = nothing_known) -> None:
     for _ in range(_ATTEMPTS):
         before = _content(file)
         content = before or b""
@@ -131,20 +150,20 @@ def _change(paths: Paths, file: Path, name: str, change: Callable[[str], str]) -
             raise ConfigError((Problem(str(file), None, f"servers.{name}", str(error)),)) from None
         if after == content:
             return
-        _try(paths, file, after)
+        _try(paths, file, after, known)
         if _content(file) == before:
             _write(file, after)
             return
     raise SmcpError(f"{file} changes all the time; nothing was changed", remedy="find out which program writes it")
 
 
-def _try(paths: Paths, file: Path, content: bytes) -> None:
+def _try(paths: Paths, file: Path, content: bytes, known: Known) -> None:
     """Load the configuration as it would be. Raise `ConfigError` with the places that the file has now.
 
     What was wrong before keeps its line; what the change would make wrong is nowhere in the file, so it has none.
     """
     try:
-        load(paths, {file: content})
+        load(paths, {file: content}, known)
     except ConfigError as error:
         before = {problem.key: problem for problem in _problems(paths) if problem.file == str(file)}
         told = (

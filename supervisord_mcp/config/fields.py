@@ -21,6 +21,7 @@ from pydantic import (
     WrapSerializer,
 )
 
+from supervisord_mcp.config.references import SOURCES, check_reference
 from supervisord_mcp.config.values import (
     FrozenTable,
     format_bound,
@@ -38,6 +39,7 @@ from supervisord_mcp.config.values import (
 from supervisord_mcp.config.variables import PROJECT, names, parse
 from supervisord_mcp.egress.registries import SETS
 from supervisord_mcp.egress.rules import parse_rule
+from supervisord_mcp.policy.tokens import KINDS
 
 #: What servers and profiles may be called: safe as a file name, as a word of a command line, as a key of a host's file.
 SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -47,10 +49,12 @@ NETWORKS = ("none", "loopback", "internet", "host")
 #: Tags of the two ways to write one; in no path of a key that a person wrote.
 WORD, TABLE = "=word", "=table"
 
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+#: What a variable may be called that a configuration refers to.
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PACKAGE_NAME = re.compile(r"(@[A-Za-z0-9_~][A-Za-z0-9._~-]*/)?[A-Za-z0-9_~][A-Za-z0-9._~-]*", re.ASCII)
 #: The runtime marks every process of a tree with this variable to find it again, so nobody else may set it.
 _RESERVED = "SMCP_INSTANCE"
+_STORED = re.compile(r"[a-z]+:.+")
 _CALL = re.compile(r"[a-z_][a-z0-9_]*(\([A-Z0-9_]+\))?", re.ASCII)
 _DURATION_TEXT = r"^[0-9]+(\.[0-9]+)? ?(ms|s|m|h|d)?$"
 _SIZE_TEXT = r"^[0-9]+ ?[KMGT]?$"
@@ -92,6 +96,13 @@ def check_path(text: str) -> str:
     return check_text(text)
 
 
+def check_project_file(text: str) -> str:
+    """Return the text. Raise `ValueError` unless it is the absolute path of a file."""
+    if not text.startswith("/") or text.endswith("/") or "\0" in text:
+        raise ValueError("must be the absolute path of a file")
+    return text
+
+
 def check_search_directory(text: str) -> str:
     """Return the text. Raise `ValueError` unless it stays the same directory for every session."""
     if PROJECT in names(check_path(text)):
@@ -128,7 +139,7 @@ def check_call(name: str) -> str:
 
 def check_variable_name(name: str) -> str:
     """Return the name. Raise `ValueError` if no environment variable may have it here."""
-    if not _VARIABLE_NAME.fullmatch(name):
+    if not VARIABLE_NAME.fullmatch(name):
         raise ValueError("not a name of an environment variable")
     return _unreserved(name)
 
@@ -173,6 +184,16 @@ def check_package(name: str) -> str:
     if not _PACKAGE_NAME.fullmatch(name):
         raise ValueError("the name of a package of npm or Python, like esbuild or @scope/name, without a version")
     return name
+
+
+def check_exposed(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return kinds of secrets and names of stored ones. Raise `ValueError` for a word that is neither."""
+    for word in words:
+        if word not in KINDS and not _STORED.fullmatch(word):
+            near = difflib.get_close_matches(word, KINDS, n=1)
+            hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(KINDS)}"
+            raise ValueError(f"is no kind of secret, and no SOURCE:NAME like vault:github; {hint}")
+    return words
 
 
 def form_of(value: object) -> str:
@@ -252,6 +273,7 @@ Uids = Annotated[
 ]
 Text = Annotated[str, AfterValidator(check_text)]
 PathText = Annotated[str, AfterValidator(check_path), Kind("path")]
+ProjectFile = Annotated[str, AfterValidator(check_project_file)]
 SearchDirectory = Annotated[str, AfterValidator(check_search_directory)]
 ServerName = Annotated[
     str, AfterValidator(check_server_name), Field(json_schema_extra={"pattern": f"^{SERVER_NAME.pattern}$"})
@@ -262,7 +284,7 @@ ProfileName = Annotated[
 Call = Annotated[str, AfterValidator(check_call), Field(json_schema_extra={"pattern": f"^{_CALL.pattern}$"})]
 PackageName = Annotated[str, AfterValidator(check_package)]
 VariableName = Annotated[
-    str, AfterValidator(check_variable_name), Field(json_schema_extra={"pattern": f"^{_VARIABLE_NAME.pattern}$"})
+    str, AfterValidator(check_variable_name), Field(json_schema_extra={"pattern": f"^{VARIABLE_NAME.pattern}$"})
 ]
 EnvironmentName = Annotated[str, AfterValidator(check_environment_name)]
 Command = Annotated[
@@ -272,6 +294,15 @@ Command = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
     Kind("list of strings, or a string that is split like in a shell"),
 ]
+Exposed = Annotated[tuple[str, ...], AfterValidator(check_exposed), Kind("list of names")]
 Words = Annotated[tuple[Text, ...], Kind("list of strings")]
 Frozen = WrapSerializer(thaw)
 Environment = Annotated[Mapping[EnvironmentName, Text], AfterValidator(freeze), Frozen, Kind("table of strings")]
+SecretText = Annotated[
+    str,
+    AfterValidator(check_reference),
+    Field(json_schema_extra={"pattern": f"^({'|'.join(SOURCES)}):.+$"}),
+]
+Credentials = Annotated[
+    Mapping[VariableName, SecretText], AfterValidator(freeze), Frozen, Kind('table of `"SOURCE:NAME"`')
+]

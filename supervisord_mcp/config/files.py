@@ -40,8 +40,8 @@ def read_file(path: Path) -> bytes:
 
 
 @contextmanager
-def locked(path: Path, wait: float = LOCK_WAIT) -> Iterator[None]:
-    """Hold the lock file while the block runs.
+def locked(path: Path, wait: float = LOCK_WAIT, what: str = "configuration") -> Iterator[None]:
+    """Hold the lock file while the block runs; ``what`` is what it stands for.
 
     Raise `SmcpError` if there cannot be such a file, or if somebody else keeps it for too long.
     """
@@ -50,7 +50,7 @@ def locked(path: Path, wait: float = LOCK_WAIT) -> Iterator[None]:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise SmcpError(
-            f"the configuration cannot be edited: {path}: {error.strerror}; nothing was changed",
+            f"the {what} cannot be edited: {path}: {error.strerror}; nothing was changed",
             remedy="check who may write there, and whether the disk is full or mounted read-only",
         ) from error
     try:
@@ -62,7 +62,7 @@ def locked(path: Path, wait: float = LOCK_WAIT) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise SmcpError(
-                        f"somebody else has been editing the configuration for {wait:g} s (lock {path})",
+                        f"somebody else has been editing the {what} for {wait:g} s (lock {path})",
                         remedy=f"find the process with: fuser {path}",
                     ) from None
                 time.sleep(_LOCK_PAUSE)

@@ -10,7 +10,7 @@ other.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from types import MappingProxyType
 from pydantic import ValidationError
 
 from supervisord_mcp.config.document import Document, Origin, read_document
+from supervisord_mcp.config.exposure import Known, exposures, nothing_known, words_of
 from supervisord_mcp.config.faults import faults
 from supervisord_mcp.config.files import link_directories
 from supervisord_mcp.config.granting import Granted, granted
@@ -51,10 +52,11 @@ class _Part:
     servers: dict[str, Granted] = field(default_factory=dict)
 
 
-def load(paths: Paths, overlay: Mapping[Path, bytes] | None = None) -> Loaded:
+def load(paths: Paths, overlay: Mapping[Path, bytes] | None = None, known: Known = nothing_known) -> Loaded:
     """Return the configuration. Raise `ConfigError` with every fault of every file.
 
-    ``overlay`` gives the content of files as they would be, so that an edit can be tried before it is made.
+    ``overlay`` gives the content of files as they would be, so that an edit can be tried before it is made. ``known``
+    names the stored secrets that no command may show.
     """
     overlay = overlay or {}
     problems: list[Problem] = []
@@ -66,6 +68,7 @@ def load(paths: Paths, overlay: Mapping[Path, bytes] | None = None) -> Loaded:
             parts.append(_check(document, file == paths.config_file, parts, found))
         problems += sorted(found, key=lambda problem: problem.line or 0)
     problems += _grant(parts, paths)
+    problems += _exposed(parts, known)
     if problems:
         raise ConfigError(tuple(problems))
     return Loaded(
@@ -130,6 +133,14 @@ def _grant(parts: list[_Part], paths: Paths) -> list[Problem]:
         except ConfigError as error:
             problems |= dict.fromkeys(error.problems)
     return list(problems)
+
+
+def _exposed(parts: list[_Part], known: Known) -> Iterator[Problem]:
+    """Yield the words of commands that show a secret."""
+    for part in parts:
+        for name, server in () if part.config is None else part.config.servers.items():
+            for path, message in exposures(server, words_of(server), known):
+                yield part.document.problem(("servers", name, *path), message)
 
 
 def _granted(document: Document, name: str, server: ServerConfig, profiles: Profiles) -> Granted:

@@ -11,8 +11,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     StrictBool,
@@ -22,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from supervisord_mcp.config.daemon import DaemonConfig, Metrics, Table
 from supervisord_mcp.config.fields import (
     NETWORKS,
     TABLE,
@@ -30,19 +29,20 @@ from supervisord_mcp.config.fields import (
     Command,
     CountBound,
     CpuBound,
+    Credentials,
     Duration,
     Environment,
+    Exposed,
     Frozen,
     Kind,
     Limit,
     PackageName,
     PathText,
     ProfileName,
-    SearchDirectory,
+    ProjectFile,
     ServerName,
     Size,
     SizeBound,
-    Uids,
     VariableName,
     Words,
     check_hosts,
@@ -57,6 +57,7 @@ from supervisord_mcp.egress.registries import SETS
 from supervisord_mcp.egress.rules import Rule, parse_rules
 from supervisord_mcp.policy.sharing import Scope as SharedBy
 from supervisord_mcp.policy.sharing import effective_scope, scope_problem, uses_project
+from supervisord_mcp.policy.tokens import KINDS
 
 Scope = Literal["auto", "global", "project", "session"]
 Era = Literal["auto", "legacy", "modern"]
@@ -67,13 +68,7 @@ Restart = Literal["always", "on-failure", "never"]
 RuntimeName = Literal["bwrap", "landlock", "bare"]
 Access = Literal["ro", "rw"]
 Family = Literal["inet", "inet6", "netlink-route"]
-LogLevel = Literal["debug", "info", "warning", "error"]
-
-
-class Table(BaseModel):
-    """A table of the configuration: frozen, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=False)
+Deliver = Literal["env", "file"]
 
 
 class Mount(Table):
@@ -262,6 +257,29 @@ class ServerConfig(Table):
         description="Variables taken from the host's environment, else from the daemon's; unset ones are left out.",
         examples=[["HTTPS_PROXY"]],
     )
+    exposed: Exposed = Field(
+        default=(),
+        description="What may stand in the command although every user of the machine can read it there: kinds of"
+        f" secrets ({', '.join(f'`{kind}`' for kind in KINDS)}), or a secret by its source and name.",
+        examples=[["url-password"]],
+    )
+    warn_on_echo: StrictBool = Field(
+        default=False,
+        description="Whether it is reported, in `smcp logs` and `smcp events`, when the server sends a host a secret"
+        " that smcp knows. Messages themselves are never altered.",
+    )
+    credentials: Credentials = Field(
+        default=FrozenTable(),
+        description="Secrets of the server, each as the variable that gets it and where it is: `vault:NAME` (see `smcp"
+        " secret`), `keyring:NAME` or `keyring:SERVICE/USER`, `file:PATH`, `env:NAME` (of the daemon), `command:WORDS`"
+        " (what a program prints), `systemd:NAME`. They are read at each start of the server.",
+        examples=[{"GITHUB_TOKEN": "vault:github"}],
+    )
+    deliver: Deliver = Field(
+        default="env",
+        description="How the server gets its credentials. `env`: in variables. `file`: each in a file that only the"
+        " server can read, on a tmpfs, gone when it ends; the variable holds its path.",
+    )
     profile: ProfileName = Field(
         default="default",
         description="Named rules of isolation (see `smcp profile list`). What the entry itself says comes"
@@ -277,6 +295,12 @@ class ServerConfig(Table):
         default="auto",
         description="Who shares one instance: everybody (`global`), the sessions of one project (`project`), nobody"
         " (`session`). `auto` is `project` if the entry uses ${project} or a relative path, else `global`.",
+    )
+    project_file: Annotated[ProjectFile | None, Kind("path")] = Field(
+        default=None,
+        description="The file of a project, such as .mcp.json, that the entry was taken from. The server is one of its"
+        " project, and is started only while that file is as it was when you trusted it (see `smcp trust`).",
+        examples=["/home/anna/site/.mcp.json"],
     )
     callbacks: Callbacks = Field(
         default="off",
@@ -380,7 +404,7 @@ class ServerConfig(Table):
     def uses_project(self) -> bool:
         """Whether the entry, as it is written, depends on the project of a session."""
         paths = [mount.path for mount in self.mounts] + ([] if self.cwd is None else [self.cwd])
-        return uses_project(self.argv, self.env.values(), paths)
+        return self.project_file is not None or uses_project(self.argv, self.env.values(), paths)
 
     @field_validator("command")
     @classmethod
@@ -414,6 +438,12 @@ class ServerConfig(Table):
         return self
 
     @model_validator(mode="after")
+    def _given_once(self) -> Self:
+        if twice := sorted(set(self.credentials) & (set(self.env) | set(self.inherit))):
+            raise ValueError(f"credentials: {twice[0]} is in `env` or `inherit` as well; name it in one place only")
+        return self
+
+    @model_validator(mode="after")
     def _shareable(self) -> Self:
         if problem := scope_problem(self.scope, self.uses_project):
             raise ValueError(problem)
@@ -422,45 +452,6 @@ class ServerConfig(Table):
                 f'callbacks "exclusive" gives every session its own instance; scope "{self.scope}" does not'
             )
         return self
-
-
-class DaemonConfig(Table):
-    """The daemon itself."""
-
-    idle_exit: Limit = Field(
-        default=600.0,
-        description="A daemon that a host or a command started on demand ends when it had no session, no command and"
-        " nothing to do for this long, and with it servers that only wait for their `idle_timeout`; a server that runs"
-        ' with `start = "eager"` or `idle_timeout = "off"` keeps it. "off" keeps it running, and so does `smcp up`.',
-    )
-    max_message: Size = Field(
-        default=64 << 20, ge=1024, description="The longest message that passes; a longer one costs one error."
-    )
-    write_timeout: Duration = Field(
-        default=30.0, gt=0, description="How long a server may leave its stdin unread before it is ended."
-    )
-    client_buffer: Size = Field(
-        default=4 << 20, ge=1024, description="How much may wait for a host that does not read; more is lost."
-    )
-    path: Annotated[tuple[SearchDirectory, ...], Kind("list of directories")] = Field(
-        default=(), description="Directories searched for commands, before PATH.", examples=[["~/.local/bin"]]
-    )
-    uids: Uids = Field(
-        default=range(60706, 61184),
-        description="User ids for the servers of a daemon that is run by root: each sandbox has one of its own and is"
-        " never root; what it is given of root's files is lent to it. Read at the start.",
-    )
-    log_level: LogLevel = Field(default="info", description="The least important messages that the daemon logs.")
-    reload: StrictBool = Field(default=True, description="Load the configuration again when one of its files changes.")
-
-
-class Metrics(Table):
-    """What is measured. Nothing of it costs anything while no server runs and nobody calls."""
-
-    usage: StrictBool = Field(
-        default=True, description="Whether it is measured what servers use, also while nobody looks."
-    )
-    calls: StrictBool = Field(default=True, description="Whether the calls of hosts are counted.")
 
 
 class Config(Table):

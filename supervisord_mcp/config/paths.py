@@ -78,6 +78,36 @@ class Paths:
         return self.state_dir / "counts.json"
 
     @property
+    def trust_file(self) -> Path:
+        """Which project files are trusted."""
+        return self.state_dir / "trusted.json"
+
+    @property
+    def adoption_dir(self) -> Path:
+        """What is kept of the files of hosts that were adopted."""
+        return self.state_dir / "hosts"
+
+    @property
+    def vault_file(self) -> Path:
+        """The secrets of the person, encrypted."""
+        return self.state_dir / "vault.json"
+
+    @property
+    def vault_lock(self) -> Path:
+        """Held while a program changes the vault."""
+        return self.state_dir / "vault.lock"
+
+    @property
+    def secret_use_file(self) -> Path:
+        """When each secret was last given to a server."""
+        return self.state_dir / "secret-use.json"
+
+    @property
+    def delivery_dir(self) -> Path:
+        """Files with secrets of running servers that have no mount namespace, where this is a tmpfs."""
+        return self.runtime_dir / "secrets"
+
+    @property
     def catalogue_dir(self) -> Path:
         """What servers offered when they last ran."""
         return self.state_dir / "catalogue"

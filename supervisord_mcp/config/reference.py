@@ -12,25 +12,24 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
+from supervisord_mcp.config.daemon import DaemonConfig, Metrics, Table
 from supervisord_mcp.config.faults import inner
 from supervisord_mcp.config.fields import SERVER_NAME, Kind
 from supervisord_mcp.config.models import (
     Backoff,
     Budget,
     Config,
-    DaemonConfig,
     Install,
     Limits,
     Log,
-    Metrics,
     Mount,
     Reach,
     ServerConfig,
     SystemCalls,
-    Table,
 )
 from supervisord_mcp.config.profile import Profile
 from supervisord_mcp.config.variables import Reference, parse
+from supervisord_mcp.policy.tokens import conceal
 
 #: What is shown instead of a value that could be a secret.
 MASK = "***"
@@ -99,10 +98,15 @@ def reference() -> str:
 
 
 def show(config: Config) -> str:
-    """Return a configuration as TOML, defaults included; literal values of ``env`` could be secrets and are masked."""
+    """Return a configuration as TOML, defaults included.
+
+    Literal values of ``env`` could be secrets and are masked; so is what looks like one in a command.
+    """
     data = config.model_dump(mode="json")
     for name, server in data["servers"].items():
         server["env"] = {variable: mask(value) for variable, value in server["env"].items()}
+        for words in ("command", "args"):
+            server[words] = [conceal(word, MASK) for word in server[words]]
         # TOML has no word for nothing.
         data["servers"][name] = {key: value for key, value in server.items() if value is not None}
     return tomli_w.dumps(data)

@@ -6,10 +6,10 @@ Searching the program in PATH is not done here: what comes out says what is want
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from supervisord_mcp.config.document import Origin
+from supervisord_mcp.config.exposure import words_of
 from supervisord_mcp.config.models import Access, ServerConfig
 from supervisord_mcp.config.source import KeyPath
 from supervisord_mcp.config.variables import PROJECT, Reference, Variables, expand
@@ -43,7 +43,7 @@ def resolve(name: str, server: ServerConfig, variables: Variables, origin: Origi
     """
     resolver = _Resolver(name, variables, origin)
     argv = tuple(
-        resolver.text(key, text) if n else resolver.program(key, text) for n, (key, text) in enumerate(_words(server))
+        resolver.text(key, text) if n else resolver.program(key, text) for n, (key, text) in enumerate(words_of(server))
     )
     cwd = None if server.cwd is None else resolver.path(("cwd",), server.cwd)
     env = {variable: value for variable in server.inherit if (value := resolver.inherited(variable)) is not None}
@@ -52,11 +52,6 @@ def resolve(name: str, server: ServerConfig, variables: Variables, origin: Origi
     if resolver.problems:
         raise ConfigError(tuple(resolver.problems))
     return ResolvedServer(argv, cwd, tuple(sorted(env.items())), mounts, frozenset(resolver.used))
-
-
-def _words(server: ServerConfig) -> Iterable[tuple[KeyPath, str]]:
-    yield from ((("command", n), text) for n, text in enumerate(server.command))
-    yield from ((("args", n), text) for n, text in enumerate(server.args))
 
 
 class _Resolver:

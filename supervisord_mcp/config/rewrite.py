@@ -37,19 +37,47 @@ def put_server(text: str, name: str, entry: Mapping[str, Any]) -> str:
         changed = text
         for key in (*(key for key in old if key not in entry), *entry):
             if key not in entry:
-                changed = _cut(changed, ("servers", name, key))
+                changed = cut_path(changed, ("servers", name, key))
             elif key not in old or old[key] != entry[key] or type(old[key]) is not type(entry[key]):
                 changed = _put_key(changed, name, key, entry[key])
     else:
-        changed = _append(_cut(text, ("servers", name)), name, entry)
+        changed = _append(cut_path(text, ("servers", name)), name, entry)
     return _verified(changed, wanted)
+
+
+def put_pairs(text: str, name: str, key: str, pairs: Mapping[str, str | None]) -> str:
+    """Given a valid file, return it with pairs of one table of a server changed, and removed where they are None.
+
+    Raise `ValueError` if that cannot be done safely.
+    """
+    data = tomllib.loads(text)
+    servers = _servers(data)
+    server = servers.get(name)
+    if not isinstance(server, dict) or not isinstance(before := server.get(key, {}), dict):
+        raise ValueError(f"'{name}' and its {key} are not both tables; edit the file by hand")  # noqa: TRY004 - as above
+    table = {**before, **pairs}
+    kept = {inner: value for inner, value in table.items() if value is not None}
+    entry = {**server, key: kept} if kept else {k: v for k, v in server.items() if k != key}
+    path: KeyPath = ("servers", name, key)
+    if not kept or not any(e.form is Form.HEADER and e.path == path for e in scan(text)):
+        return put_server(text, name, entry)
+    # A table of its own may have comments, which stay.
+    for inner, value in pairs.items():
+        found = next((e for e in scan(text) if e.path == (*path, inner) and e.form is Form.STATEMENT), None)
+        if value is None:
+            text = cut_path(text, (*path, inner))
+        elif found is not None:
+            text = text[: found.value] + written_value(value) + text[found.end :]
+        else:
+            text = _add_statement(text, path, inner, value)
+    return _verified(text, {**data, "servers": {**servers, name: entry}})
 
 
 def cut_server(text: str, name: str) -> str:
     """Given a valid file, return it without a server. Raise `ValueError` if that cannot be done safely."""
     data = tomllib.loads(text)
     servers = {key: value for key, value in _servers(data).items() if key != name}
-    return _verified(_cut(text, ("servers", name), comments=True), {**data, "servers": servers})
+    return _verified(cut_path(text, ("servers", name), comments=True), {**data, "servers": servers})
 
 
 def _servers(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -77,7 +105,7 @@ def _section(text: str, name: str) -> Entry | None:
 def _append(text: str, name: str, entry: Mapping[str, Any]) -> str:
     whole = next((e for e in scan(text) if e.form is Form.STATEMENT and e.path == ("servers",)), None)
     if whole is not None:
-        return _insert_inline(text, whole, f"{quoted(name)} = {_value(entry)}")
+        return _insert_inline(text, whole, f"{quoted(name)} = {written_value(entry)}")
     newline = _newline(text)
     lines = [f"[servers.{quoted(name)}]", *(_statement(key, value, newline) for key, value in entry.items())]
     gap = "" if not text.strip() or text.endswith(newline * 2) else newline
@@ -99,27 +127,32 @@ def _put_key(text: str, name: str, key: str, value: Any) -> str:
     found = [e for e in scan(text) if e.path[: len(path)] == path and e.form in (Form.HEADER, Form.STATEMENT)]
     newline = _newline(text)
     if len(found) == 1 and found[0].path == path and found[0].form is Form.STATEMENT:
-        return text[: found[0].value] + _value(value, key).replace("\n", newline) + text[found[0].end :]
-    text = _cut(text, path)
-    at = _end_of_line(text, _own_end(text, name))
+        return text[: found[0].value] + written_value(value, key).replace("\n", newline) + text[found[0].end :]
+    return _add_statement(cut_path(text, path), ("servers", name), key, value)
+
+
+def _add_statement(text: str, path: KeyPath, key: str, value: Any) -> str:
+    """Return the text with a statement added at the end of the table that has a header of its own."""
+    newline = _newline(text)
+    at = _end_of_line(text, _own_end(text, path))
     gap = "" if text[:at].endswith("\n") else newline
     return f"{text[:at]}{gap}{_statement(key, value, newline)}{newline}{text[at:]}"
 
 
-def _own_end(text: str, name: str) -> int:
-    """Return the end of the last statement directly under ``[servers.NAME]``, or of the header if it has none."""
+def _own_end(text: str, path: KeyPath) -> int:
+    """Return the end of the last statement directly under the header of a table, or of the header if it has none."""
     end = 0
     inside = False
     for entry in scan(text):
         if entry.form is Form.HEADER:
-            inside = entry.path == ("servers", name)
+            inside = entry.path == path
         if inside and entry.form in (Form.HEADER, Form.STATEMENT):
             end = entry.end
     return end
 
 
-def _cut(text: str, path: KeyPath, *, comments: bool = False) -> str:
-    """Return the text without anything that defines a key or something below it.
+def cut_path(text: str, path: KeyPath, *, comments: bool = False) -> str:
+    """Given a valid text, return it without anything that defines a key or something below it.
 
     With ``comments``, those directly above a header go with it.
     """
@@ -197,10 +230,11 @@ def _newline(text: str) -> str:
 
 
 def _statement(key: str, value: Any, newline: str) -> str:
-    return f"{quoted(key)} = {_value(value, key)}".replace("\n", newline)
+    return f"{quoted(key)} = {written_value(value, key)}".replace("\n", newline)
 
 
-def _value(value: Any, key: str = "") -> str:
+def written_value(value: Any, key: str = "") -> str:
+    """Return a value as TOML, a long array with one element a line; ``key`` is what it will stand behind."""
     text = _item(value).as_string()
     if isinstance(value, list | tuple) and len(text) + len(key) + 3 > _LONGEST_LINE:
         return "[\n" + "".join(f"    {_item(element).as_string()},\n" for element in value) + "]"

@@ -38,6 +38,7 @@ class Resolved:
     ``network`` is a word, or rules in the order in which they are tried. ``mounts`` are (path, target, access) in the
     order they are made, since a later one can hide an earlier one. ``seccomp`` are the words of the policy for system
     calls, ``profile`` is the name of the rules that the rest comes from.
+    ``credentials`` are (variable, where its secret is, how it is delivered): never the secret.
     ``capabilities`` is the normalized profile of what hosts declared, empty while callbacks are off.
     """
 
@@ -50,6 +51,7 @@ class Resolved:
     limits: tuple[tuple[str, float | None], ...] = ()
     profile: str = ""
     seccomp: tuple[str, ...] = ()
+    credentials: tuple[tuple[str, str, str], ...] = ()
     era: str = "legacy"
     capabilities: str = ""
 
@@ -118,7 +120,7 @@ def digest(resolved: Resolved) -> str:
     The order of the environment does not count, every other order does.
     """
     # Lists in JSON have one reading only; "surrogatepass", because names that are not UTF-8 arrive as surrogates.
-    document = [
+    document: list[object] = [
         list(resolved.argv),
         resolved.cwd,
         sorted(map(list, resolved.env)),
@@ -131,6 +133,8 @@ def digest(resolved: Resolved) -> str:
         resolved.profile,
         list(resolved.seccomp),
     ]
+    if resolved.credentials:
+        document.append(sorted(map(list, resolved.credentials)))
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

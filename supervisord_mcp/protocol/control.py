@@ -20,6 +20,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from supervisord_mcp.errors import FramingError, SmcpError, UsageError
+from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
 
 T = TypeVar("T")
 
@@ -159,6 +160,9 @@ Operation = (
     | Down
     | Stay
     | Version
+    | SecretChanged
+    | SecretCheck
+    | SecretUnlock
 )
 
 #: The name of every operation on the wire.
@@ -178,12 +182,18 @@ OPERATIONS: Final[Mapping[str, type[Operation]]] = {
     "down": Down,
     "stay": Stay,
     "version": Version,
+    "secret-changed": SecretChanged,
+    "secret-check": SecretCheck,
+    "secret-unlock": SecretUnlock,
 }
 _NAMES: Final[Mapping[type[Operation], str]] = {operation: name for name, operation in OPERATIONS.items()}
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon itself. ``problems`` are faults of the configuration on disk, ``logging`` is "ok" or what is wrong."""
+    """The daemon itself. ``problems`` are faults of the configuration on disk, ``logging`` is "ok" or what is wrong.
+
+    ``hosts`` is what changed in files of hosts since they were adopted, where they are watched.
+    """
 
     pid: int
     version: str
@@ -193,6 +203,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     logging: str = "ok"
     sessions: int = 0
+    hosts: tuple[str, ...] = ()
 
 
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,7 +242,8 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One configured server: its promises, the sum of its instances, and the instances themselves.
 
-    ``beyond`` are the keys with which its entry grants more than its profile. ``held`` is whether a person stopped it,
+    ``beyond`` are the keys with which its entry grants more than its profile. ``credentials`` are the secrets that it
+    is granted, each as its variable and where it is. ``held`` is whether a person stopped it,
     so that no host starts it; in the projects of ``held_except`` the opposite is true. A server that is STOPPED and not
     held is started when a host needs it.
     """
@@ -244,6 +256,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     profile: str = ""
     beyond: tuple[str, ...] = ()
     network: str = ""
+    credentials: tuple[str, ...] = ()
     start: str = ""
     held: bool = False
     held_except: tuple[str, ...] = ()

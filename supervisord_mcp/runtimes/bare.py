@@ -14,9 +14,11 @@ from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes.base import Child, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
+from supervisord_mcp.runtimes.delivery import Delivery
 from supervisord_mcp.runtimes.handover import EXACT_GATE, GATE, pass_gate
 from supervisord_mcp.runtimes.limits import Available
 from supervisord_mcp.runtimes.process import Program, check_program, spawn
+from supervisord_mcp.runtimes.proctable import MARKER_VARIABLE
 from supervisord_mcp.runtimes.restraint import Restraint, means
 from supervisord_mcp.runtimes.seccomp import Policy
 from supervisord_mcp.runtimes.shown import environment_words
@@ -61,15 +63,16 @@ class BareRuntime(Runtime):
                 remedy='Use runtime = "bwrap", or network = "host" if you trust it.',
             )
         restraint = Restraint(spec, self.available(), self._groups)
-        program = Program(spec.argv, with_marker(spec.env, spec.marker), cwd=spec.cwd)
+        delivery = Delivery(spec.name, spec.secrets)
+        program = Program(spec.argv, with_marker((*spec.env, *delivery.variables), spec.marker), cwd=spec.cwd)
+        try:
+            child = self._spawn(program, gated=not restraint.idle)
+        except BaseException:
+            delivery.close()
+            raise
+        child.attach(delivery)
         if restraint.idle:
-            return ProcessChild(spawn(program), spec.marker)
-        check_program(program)
-        # Limits are set on a gate that becomes the server: what it starts first has them as well.
-        plain = all(_PLAIN.fullmatch(name) for name in program.env)
-        gate = ("/bin/sh", "-c", GATE, "smcp") if plain else (sys.executable, "-I", "-S", "-c", EXACT_GATE)
-        spawned = spawn(replace(program, argv=(*gate, *spec.argv)))
-        child = ProcessChild(spawned, spec.marker)
+            return child
         try:
             with anyio.fail_after(_START_SECONDS):
                 await pass_gate(child, restraint, spec)
@@ -80,6 +83,16 @@ class BareRuntime(Runtime):
             await _end(child)
             raise
         return child
+
+    def _spawn(self, program: Program, *, gated: bool) -> ProcessChild:
+        marker = program.env.get(MARKER_VARIABLE, "")
+        if not gated:
+            return ProcessChild(spawn(program), marker)
+        check_program(program)
+        # Limits are set on a gate that becomes the server: what it starts first has them as well.
+        plain = all(_PLAIN.fullmatch(name) for name in program.env)
+        gate = ("/bin/sh", "-c", GATE, "smcp") if plain else (sys.executable, "-I", "-S", "-c", EXACT_GATE)
+        return ProcessChild(spawn(replace(program, argv=(*gate, *program.argv))), marker)
 
 
 async def _end(child: Child) -> None:

@@ -38,6 +38,17 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretFiles:
+    """Secrets that a child reads from files: ``values`` are (variable that holds the path, content of the file).
+
+    ``place`` is a directory of the daemon for runtimes that cannot give a child files of its own.
+    """
+
+    place: str = ""
+    values: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchSpec:
     """Everything a runtime needs to start one child; resolved, so that equal specs give equal children.
 
@@ -46,6 +57,7 @@ class LaunchSpec:
     ``read_only`` are the directories that the command itself needs (interpreter, virtual environment, package cache).
     ``network`` may be an `Egress`: only what its rules name is reached then.
     ``seccomp`` is which system calls it may make, where the runtime can tell.
+    ``secrets`` are files that only the child can read, gone when it ends; the runtime adds their variables.
     """
 
     name: str
@@ -58,6 +70,7 @@ class LaunchSpec:
     network: Network | Egress = "none"
     seccomp: Policy = BASE
     limits: Limits = DEFAULTS
+    secrets: SecretFiles = SecretFiles()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ import anyio
 from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls
-from supervisord_mcp.runtimes.audit import Report, auditor_of, ignore, spawn_audited
+from supervisord_mcp.runtimes.audit import Auditor, Report, auditor_of, ignore, spawn_audited
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.child import ProcessChild, with_marker
@@ -36,14 +36,15 @@ from supervisord_mcp.runtimes.egress.plan import proxy_environment
 from supervisord_mcp.runtimes.egress.proxy import Surroundings
 from supervisord_mcp.runtimes.handover import GATE, Blocked, failed, hand_over
 from supervisord_mcp.runtimes.identity import Identities, Identity
+from supervisord_mcp.runtimes.landlock.fence import Fence, can_fence, fence_of
 from supervisord_mcp.runtimes.lending import as_borrower, lend
 from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces
 from supervisord_mcp.runtimes.passage import way
 from supervisord_mcp.runtimes.placeholders import Held, Placeholders
-from supervisord_mcp.runtimes.process import Program, spawn
+from supervisord_mcp.runtimes.process import Program, Spawned, spawn
 from supervisord_mcp.runtimes.protection import Fill, protected_mounts
 from supervisord_mcp.runtimes.restraint import Restraint, means
-from supervisord_mcp.runtimes.sandbox import HOME, Bound, Data, Features, Step, steps
+from supervisord_mcp.runtimes.sandbox import HOME, Bound, Data, Features, Step, steps, with_secret_variables
 from supervisord_mcp.runtimes.sentry import Sentry
 from supervisord_mcp.runtimes.shown import environment_words
 from supervisord_mcp.runtimes.sources import open_sources, verify_sources
@@ -141,7 +142,7 @@ class BwrapRuntime(Runtime):
             if isinstance(step, Data):
                 number = str(10 + len(files))
                 files.append(f"{number}<<<{shlex.quote(step.text.rstrip())}")
-                words += ("--perms", "0444", "--file", number, step.path)
+                words += ("--perms", step.mode, "--file", number, step.path)
             else:
                 words += step.words if isinstance(step, Bound) else step
         # What is refused cannot be reported to a command line, only to a daemon.
@@ -157,6 +158,12 @@ class BwrapRuntime(Runtime):
         """Return the user that a child of this name runs as; None where it is the daemon's own."""
         return None if self._identities is None else self._identities.of(name)
 
+    def uncovered(self, spec: LaunchSpec) -> tuple[str, ...]:
+        """Return what a sandbox with the network of the machine is not held back from by an older kernel."""
+        if spec.network == "host" and "unix" in spec.seccomp.families and not can_fence():
+            return ("abstract sockets of this machine (Linux 6.12 could keep it from them)",)
+        return ()
+
     def available(self) -> Available:
         """Return the means for limits that a sandbox has on this machine. Raise `IsolationError` without bubblewrap."""
         return means(
@@ -170,7 +177,7 @@ class BwrapRuntime(Runtime):
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
         held = self.placeholders.hold()
         try:
-            guarded = _protected(spec, held.fill)
+            guarded = _protected(with_secret_variables(spec), held.fill)
             async with self._furnisher.prepared(spec.name, spec.network) as furnish:
                 return await self._launch(guarded, furnish, held)
         except BaseException:
@@ -206,13 +213,17 @@ class BwrapRuntime(Runtime):
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
             user, group = (None, None) if identity is None else (identity.uid, identity.gid)
             shown = (*spec.read_only, *(mount.path for mount in spec.mounts))
+            fence = fence_of(spec.name, needed=spec.network == "host")
             with way((program.path, *program.libraries, *shown), identity, loans):
                 started = Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group)
-                spawned = spawn(started) if auditor is None else spawn_audited(started, auditor)
+                spawned = _spawned(started, auditor, fence)
             child = ProcessChild(spawned, spec.marker, _server_status)
             child.attach(held)
+            if fence is not None:
+                child.attach(fence)
             if auditor is not None:
                 child.attach(auditor)
+            child.uncovered = self.uncovered(spec)
             child.user = "" if identity is None else str(identity.uid)
             descriptors.close_inherited()
             try:
@@ -253,6 +264,18 @@ class BwrapRuntime(Runtime):
             needed = (libraries,) if os.path.isdir(libraries) else ()
             self._program = _Program(path, identity, _features(path), needed)
         return self._program
+
+
+def _spawned(program: Program, auditor: Auditor | None, fence: Fence | None) -> Spawned:
+    """Start bubblewrap with what is to be taken from it before. Raise as `spawn`, and `IsolationError`."""
+    if fence is not None:
+        program = replace(program, confine=fence.confine, afterwards=fence.stay)
+    try:
+        return spawn(program) if auditor is None else spawn_audited(program, auditor)
+    except BaseException:
+        if fence is not None:
+            fence.close()
+        raise
 
 
 def _server_status(status: ExitStatus) -> ExitStatus:

@@ -73,7 +73,7 @@ class Descriptors(contextlib.AbstractContextManager["Descriptors"]):
         for step in built:
             match step:
                 case Data():
-                    words += ("--perms", "0444", "--file", str(self.file(step.text.encode())), step.path)
+                    words += ("--perms", step.mode, "--file", str(self.file(step.text.encode())), step.path)
                 case Bound():
                     words += step.words
                 case _:

@@ -75,10 +75,12 @@ async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec,
     try:
         await child.restrain(restraint, inner)
     except IsolationError as error:
-        if proctable.read_entry(inner) is not None:
-            raise
-        # It was gone by itself: what bubblewrap says about that is worth more.
-        raise await failed(child, spec) from error
+        gone = _has_ended(inner)
+        # What bubblewrap says about its own end is worth more; it says nothing as long as it waits.
+        said = await _last_words(child)
+        if said or gone:
+            raise diagnosis.failure(spec.name, said) from error
+        raise
     await blocked.furnish(inner)
     with contextlib.suppress(BrokenPipeError):
         os.write(blocked.block, b"\n")

@@ -11,7 +11,7 @@ import glob
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from supervisord_mcp.egress.rules import Egress
@@ -23,9 +23,12 @@ from supervisord_mcp.runtimes.limits import Limits
 #: The private home directory in a sandbox; its user and group are one name, whoever runs the daemon.
 HOME = "/home/mcp"
 USER = "mcp"
+#: Where files with secrets are in a sandbox: a tmpfs of their own.
+SECRETS = "/run/smcp"
 _ID = "1000"
 
 _MIB = 1 << 20
+_PAGE = 4096
 _TMPFS = ("/dev/shm", "/tmp", "/run", HOME)
 
 _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -72,7 +75,8 @@ class Data:
     """A file that exists only in the sandbox."""
 
     path: str
-    text: str
+    text: str = field(repr=False)
+    mode: str = "0444"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,7 @@ def steps(spec: LaunchSpec, features: Features, *, as_root: bool) -> list[Step]:
         built.append(("--ro-bind", "/proc/sys", "/proc/sys"))
     built.append(("--dev", "/dev"))
     built += _places(spec.limits, features)
+    built += _secrets(spec, features)
     built += [bind.words if bind.access == "link" else bind for bind in binds]
     # Not before: it would keep mount points from being made.
     return [*built, ("--remount-ro", "/"), ("--chdir", cwd)]
@@ -134,6 +139,23 @@ def _places(limits: Limits, features: Features) -> Iterable[Step]:
         # A size of 0 would be no limit at all: the kernel rounds what is left up to a page.
         sized = ("--size", str(max(1, size))) if features.size and size is not None else ()
         yield ("--perms", mode, *sized, "--tmpfs", path)
+
+
+def with_secret_variables(spec: LaunchSpec) -> LaunchSpec:
+    """Return what is launched, with the variables that say where its secrets are in the sandbox."""
+    paths = tuple((variable, f"{SECRETS}/{variable}") for variable, _ in spec.secrets.values)
+    return replace(spec, env=(*spec.env, *paths)) if paths else spec
+
+
+def _secrets(spec: LaunchSpec, features: Features) -> Iterable[Step]:
+    if not spec.secrets.values:
+        return
+    needed = sum(len(value.encode()) + _PAGE for _, value in spec.secrets.values)
+    sized = ("--size", str(needed + _MIB)) if features.size else ()
+    yield ("--perms", "0700", *sized, "--tmpfs", SECRETS)
+    for variable, value in spec.secrets.values:
+        yield Data(f"{SECRETS}/{variable}", value, "0600")
+    yield ("--remount-ro", SECRETS)
 
 
 def _namespaces(features: Features, spec: LaunchSpec) -> Iterable[Step]:

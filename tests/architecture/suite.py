@@ -9,11 +9,20 @@ from pathlib import Path
 from tests.architecture.rules import rule
 from tests.architecture.source import PACKAGE, Function, Module, Project, Violation, called, dotted
 
+#: Families of hosts: what each says is compared with files as people have them.
+FAMILIES = (
+    *("amazon_q", "amp", "antigravity", "claude_code", "claude_desktop", "cline", "codex", "continue_dev", "copilot"),
+    *("crush", "cursor", "factory", "gemini", "goose", "junie", "kilo", "kiro", "lm_studio", "opencode", "roo", "trae"),
+    *("vscode", "warp", "windsurf", "zed"),
+)
 #: Modules whose proof is a test of another name, and which.
 WITNESSES: dict[str, str] = {
+    **{f"hosts.families.{name}": "tests/hosts/test_catalogue.py" for name in FAMILIES},
     # They run in a sandbox, and what came of each is what is tested.
-    f"probes.inside.{name}": "tests/probes/test_trial.py"
-    for name in ("calls", "files", "leaks", "processes", "rights", "run", "sockets", "trying")
+    **{
+        f"probes.inside.{name}": "tests/probes/test_trial.py"
+        for name in ("calls", "files", "leaks", "processes", "rights", "run", "sockets", "trying")
+    },
 }
 
 #: The cases from the field say within which time a person must have an answer; that is what they are about.

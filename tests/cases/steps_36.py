@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,7 +78,7 @@ Breaking = Callable[[Stage], None]
 class Step:
     """A step, how it fails, and words of what is told. One that is ``passing`` may go away, so it is tried again.
 
-    ``only`` marks steps that there are under a daemon of root alone.
+    ``only`` marks steps that there are under a daemon of root alone, ``grouped`` those that need cgroups.
     """
 
     name: str
@@ -86,7 +86,8 @@ class Step:
     told: str
     code: Literal["isolation", "launch"] = "isolation"
     passing: bool = False
-    only: Literal["", "root"] = field(default="")
+    only: Literal["", "root"] = ""
+    grouped: bool = False
 
 
 def _failing(target: str, error: BaseException) -> Breaking:
@@ -288,9 +289,14 @@ COMMON = (
     ),
     Step("an rlimit", _failing(f"{_R}.rlimits.resource.prlimit", _NO), "limit "),
     Step("the oom score", _failing(f"{_R}.restraint.raise_oom_score", IsolationError("oom", remedy="x")), "oom"),
-    Step("a cgroup", _failing(f"{_R}.cgroup._make", IsolationError("cgroup x", remedy="x")), "cgroup x"),
-    Step("a value in a cgroup", _failing(f"{_R}.cgroup._put", OSError(errno.ENOSPC, "No space left")), "cgroup"),
-    Step("the attachment to a cgroup", _instead(f"{_R}.cgroup.processes", []), "is not in it"),
+    Step("a cgroup", _failing(f"{_R}.cgroup._make", IsolationError("cgroup x", remedy="x")), "cgroup x", grouped=True),
+    Step(
+        "a value in a cgroup",
+        _failing(f"{_R}.cgroup._put", OSError(errno.ENOSPC, "No space left")),
+        "cgroup",
+        grouped=True,
+    ),
+    Step("the attachment to a cgroup", _instead(f"{_R}.cgroup.processes", []), "is not in it", grouped=True),
     Step("its process", _no_process, "no process", "launch", passing=True),
     Step("a descriptor of it", _failing(f"{_R}.process.os.pidfd_open", _FULL), "Too many open files", "launch", True),
     Step("its pipes", _failing(f"{_R}.process.os.pipe2", _FULL), "Too many open files", "launch", True),
@@ -346,6 +352,10 @@ EGRESS = (
     Step("its listeners", _unusable_address, "203.0.113.1 80"),
     Step("the right listeners", _failing(f"{_R}.egress.listeners._compare", OSError(0, "another one")), "another one"),
     Step("an answer in time", lambda s: s.patch.setattr(f"{_R}.egress.listeners._ANSWER_SECONDS", 0.0), "in time"),
+)
+HOST = (
+    Step("a fence", _failing(f"{_L}.ruleset.restrict_this_thread", _NO), "cannot keep it from abstract sockets"),
+    Step("its process", _no_process, "no process", "launch", passing=True),
 )
 LANDLOCK = (
     *COMMON,

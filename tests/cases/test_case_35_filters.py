@@ -11,6 +11,7 @@ import contextlib
 import glob
 import json
 import os
+import platform
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -96,6 +97,55 @@ async def test_every_node_works(program: Path, tmp_path: Path) -> None:
         output, complaints = await read(child.stdout), await read(child.stderr)
         assert complaints == b""
         assert json.loads(output) == ["skipped", "worker", 42, "child", "forked", True, True]
+
+
+#: Programs of Go and Rust that need no library at all, with packages of npm that hold one for each machine.
+_STATIC = {
+    "go": ("@esbuild/linux-{}", "bin/esbuild", ("a.ts", "--bundle", "--outfile=made.js"), "hello"),
+    "rust": ("@sentry/cli-linux-{}", "bin/sentry-cli", ("sourcemaps", "inject", "."), "debugId="),
+}
+_SOURCES = {
+    "a.ts": 'import { word } from "./b"; console.log(word as string);',
+    "b.ts": 'export const word: string = "hello";',
+    "made.js": "console.log(1)\n//# sourceMappingURL=made.js.map\n",
+    "made.js.map": '{"version":3,"sources":["a.ts"],"names":[],"mappings":"AAAA"}',
+}
+
+
+@pytest.fixture(scope="module", params=_STATIC)
+def static(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Return a static program, and which one it is."""
+    package, program, _, _ = _STATIC[request.param]
+    package = package.format({"x86_64": "x64", "aarch64": "arm64"}[platform.machine()])
+    place = tmp_path_factory.mktemp("static")
+    words = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(place), package]
+    subprocess.run(words, check=True, capture_output=True, timeout=300)
+    return place / "node_modules" / package / program, request.param
+
+
+@pytest.mark.npm
+@pytest.mark.parametrize("runtime", ["bwrap", "landlock"])
+@bounded(60)
+async def test_static_programs_work(static: tuple[Path, str], tmp_path: Path, runtime: str) -> None:
+    program, language = static
+    _, _, words, expected = _STATIC[language]
+    project = tmp_path / "project"
+    _write(project)
+    env = (("PATH", "/usr/bin:/bin"), ("SENTRY_DISABLE_UPDATE_CHECK", "1"))
+    mounts = (Mount(str(project), "rw"), Mount(str(program.parent)))
+    spec = LaunchSpec("test", (str(program), *words), str(project), env, f"t-case-35-{language}", mounts=mounts)
+    async with running(BwrapRuntime() if runtime == "bwrap" else LandlockRuntime(str(tmp_path / "own")), spec) as child:
+        complaints = await read(child.stderr)
+        assert (await ended(child)).success, complaints
+    assert expected in (project / "made.js").read_text()
+
+
+def _write(project: Path) -> None:
+    project.mkdir()
+    project.chmod(0o777)
+    for name, text in _SOURCES.items():
+        (project / name).write_text(text)
+        (project / name).chmod(0o666)
 
 
 _MANY = """

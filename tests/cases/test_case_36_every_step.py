@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,20 +16,30 @@ import pytest
 
 from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import LaunchError, SmcpError
-from supervisord_mcp.runtimes import orphans, seccomp, tree
+from supervisord_mcp.runtimes import cgroup, orphans, seccomp, tree
 from supervisord_mcp.runtimes.base import Mount, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
+from supervisord_mcp.runtimes.landlock.fence import can_fence
 from supervisord_mcp.runtimes.seccomp import Policy
-from tests.cases.steps_36 import BWRAP, EGRESS, LANDLOCK, LIMITS, Stage, Step, at_the_last_moment
+from tests.cases.steps_36 import BWRAP, EGRESS, HOST, LANDLOCK, LIMITS, Stage, Step, at_the_last_moment
 from tests.kit.bounded import bounded
-from tests.kit.required import not_here
+from tests.kit.required import need, not_here
 from tests.runtimes.conformance import read, running, shell
-from tests.runtimes.test_restraint import groups
 
-__all__ = ["groups"]
 pytestmark = [pytest.mark.bwrap, pytest.mark.usefixtures("subreaper")]
 
 RULES = Egress(parse_rules(["a.test:443"]))
+
+
+@pytest.fixture
+def groups() -> Iterator[Groups | None]:
+    """The cgroups of this machine, where there are any; nothing may be left in them."""
+    found = cgroup.prepare()
+    yield found
+    if found is not None:
+        found.close()
+        names = [name for place in found.hierarchy.places for name in os.listdir(place)]
+        assert not [name for name in names if name.startswith(f"smcp-{os.getpid()}-")]
 
 
 @pytest.fixture
@@ -41,7 +52,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _stage(folder: Path, patch: pytest.MonkeyPatch, groups: Groups, kind: Literal["bwrap", "landlock"]) -> Stage:
+def _stage(folder: Path, patch: pytest.MonkeyPatch, groups: Groups | None, kind: Literal["bwrap", "landlock"]) -> Stage:
     spec = shell(f"touch {folder}/ran/it && echo ran; cat", marker=f"t-{uuid.uuid4()}")
     spec = replace(spec, mounts=(Mount(str(folder / "ran"), "rw"),), limits=LIMITS)
     return Stage(folder, patch, groups, kind, spec)
@@ -50,6 +61,7 @@ def _stage(folder: Path, patch: pytest.MonkeyPatch, groups: Groups, kind: Litera
 async def _fails(stage: Stage, step: Step) -> None:
     if step.only == "root" and os.geteuid() != 0:
         not_here("a server of a person has that person's user, and needs nothing of this")
+    need(stage.groups is not None or not step.grouped, "cgroups that may be made")
     step.breaking(stage)
     try:
         runtime = stage.runtime()
@@ -92,7 +104,7 @@ def _left(stage: Stage) -> list[str]:
 @pytest.mark.parametrize("step", BWRAP, ids=lambda step: step.name)
 @bounded(60)
 async def test_no_server_runs_where_a_step_to_its_sandbox_fails(
-    folder: Path, groups: Groups, monkeypatch: pytest.MonkeyPatch, step: Step
+    folder: Path, groups: Groups | None, monkeypatch: pytest.MonkeyPatch, step: Step
 ) -> None:
     await _fails(_stage(folder, monkeypatch, groups, "bwrap"), step)
 
@@ -100,17 +112,30 @@ async def test_no_server_runs_where_a_step_to_its_sandbox_fails(
 @pytest.mark.parametrize("step", EGRESS, ids=lambda step: step.name)
 @bounded(60)
 async def test_no_server_runs_where_a_step_to_its_network_fails(
-    folder: Path, groups: Groups, monkeypatch: pytest.MonkeyPatch, step: Step
+    folder: Path, groups: Groups | None, monkeypatch: pytest.MonkeyPatch, step: Step
 ) -> None:
     stage = _stage(folder, monkeypatch, groups, "bwrap")
     stage.spec = replace(stage.spec, network=RULES)
     await _fails(stage, step)
 
 
+@pytest.mark.parametrize("step", HOST, ids=lambda step: step.name)
+@bounded(60)
+async def test_no_server_runs_where_a_step_to_the_machines_network_fails(
+    folder: Path, groups: Groups | None, monkeypatch: pytest.MonkeyPatch, step: Step
+) -> None:
+    need(can_fence(), "Linux 6.12 with Landlock")
+    stage = _stage(folder, monkeypatch, groups, "bwrap")
+    stage.spec = replace(stage.spec, network="host")
+    before = threading.active_count()
+    await _fails(stage, step)
+    assert threading.active_count() <= before + 1  # anyio keeps a worker for a while
+
+
 @pytest.mark.parametrize("step", LANDLOCK, ids=lambda step: step.name)
 @bounded(60)
 async def test_no_server_runs_where_a_step_without_namespaces_fails(
-    folder: Path, groups: Groups, monkeypatch: pytest.MonkeyPatch, step: Step
+    folder: Path, groups: Groups | None, monkeypatch: pytest.MonkeyPatch, step: Step
 ) -> None:
     await _fails(_stage(folder, monkeypatch, groups, "landlock"), step)
 
@@ -129,7 +154,12 @@ async def _runs(stage: Stage) -> None:
 @pytest.mark.parametrize("more", ["", "rules", "audit"])
 @bounded(60)
 async def test_with_every_step_it_runs(
-    folder: Path, groups: Groups, monkeypatch: pytest.MonkeyPatch, *, kind: Literal["bwrap", "landlock"], more: str
+    folder: Path,
+    groups: Groups | None,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    kind: Literal["bwrap", "landlock"],
+    more: str,
 ) -> None:
     stage = _stage(folder, monkeypatch, groups, kind)
     if more == "audit":
@@ -142,7 +172,7 @@ async def test_with_every_step_it_runs(
 @pytest.mark.parametrize("kind", ["bwrap", "landlock"])
 @bounded(60)
 async def test_a_start_that_is_given_up_at_the_last_moment_lets_nothing_run(
-    folder: Path, groups: Groups, monkeypatch: pytest.MonkeyPatch, kind: Literal["bwrap", "landlock"]
+    folder: Path, groups: Groups | None, monkeypatch: pytest.MonkeyPatch, kind: Literal["bwrap", "landlock"]
 ) -> None:
     stage = _stage(folder, monkeypatch, groups, kind)
     with anyio.CancelScope() as scope:

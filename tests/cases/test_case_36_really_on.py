@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.test_real_servers import servers
 from tests.kit.bounded import bounded
-from tests.kit.daemon import ROOT, daemon, shim
+from tests.kit.daemon import ROOT, ControlError, daemon, shim
 
 pytestmark = pytest.mark.bwrap
 
@@ -57,6 +57,13 @@ async def test_where_the_sandbox_cannot_be_set_up_nothing_runs_and_the_cause_is_
         status = await d.server("x")
         assert status["state"] in {"BACKOFF", "FATAL"}
         assert told in status["last_error"]
+        # A command that is refused the same can be told from others by its code, and says what to do.
+        with pytest.raises(ControlError) as refused:
+            await d.control("start", names=["x"], timeout=60)
+        error = refused.value.error
+        assert (error["code"], error["exit"]) == ("isolation", 7)
+        assert 'runtime = "bare"' in error["remedy"]
+        assert not ran.exists()
 
 
 @bounded(60)

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from msgspec import Raw
 
 from supervisord_mcp.cli import main
+from supervisord_mcp.protocol import control
+from tests.adoption.machine import Machine
 from tests.cli.daemon import FakeDaemon
 
 
@@ -70,3 +73,25 @@ def smcp(monkeypatch: pytest.MonkeyPatch) -> Smcp:
         return Ran(status, *texts)
 
     return run
+
+
+@pytest.fixture
+def machine(home: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A home directory with hosts, whose owner is in a project."""
+    made = Machine(home)
+    (made.project / ".git").mkdir()
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in made.environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(made.project)
+    return made
+
+
+@pytest.fixture
+def tools(machine: Machine) -> Iterator[FakeDaemon]:
+    """A daemon in which every server has one tool."""
+    fake = FakeDaemon(Path(machine.environ["SMCP_HOME"]))
+    fake.answers[control.Tools] = control.ToolsResult(tools=(Raw(b'{"name": "t"}'),))
+    yield fake
+    fake.close()

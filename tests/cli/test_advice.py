@@ -44,3 +44,12 @@ def test_a_package_of_node_needs_node(tmp_path: Path) -> None:
     node.write_text("#!/bin/sh\n")
     os.chmod(node, 0o755)
     assert told({"a": {"command": ["npx", "-y", "some-mcp"]}}, tmp_path, PATH=str(node.parent)) == []
+
+
+def test_a_secret_in_plain_text_is_told_and_not_refused(tmp_path: Path) -> None:
+    servers = {"a": {"command": ["sh"], "env": {"GITHUB_TOKEN": "hush-hush", "PLAIN": "1"}}}
+    [text] = told(servers, tmp_path)
+    assert text.startswith("/c.toml:3: servers.a.env.GITHUB_TOKEN: holds a secret, by its name, in plain text;")
+    assert "smcp secret set" in text
+    assert text.endswith("(not refused)")
+    assert "hush-hush" not in text

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from supervisord_mcp.cli import doctor
+from tests.adoption.machine import TIME, Machine
 from tests.cli.conftest import Smcp
 from tests.test_doctor import BLOCKED, WELL
 
@@ -34,3 +35,17 @@ def test_a_machine_that_cannot_isolate(smcp: Smcp, monkeypatch: pytest.MonkeyPat
         "text": "servers cannot be isolated, a sandbox: AppArmor keeps programs from it",
         "remedy": "Install the profile.",
     }
+
+
+def test_what_changed_in_adopted_hosts(smcp: Smcp, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "examine", lambda *_: WELL)
+    file = machine.cursor(time=TIME)
+    assert "hosts" not in smcp("doctor").out
+    machine.adopt()
+    assert "what was adopted is as it was left" in smcp("doctor").out
+    machine.cursor(time=TIME)
+    found = json.loads(smcp("doctor", "--json").out)
+    assert (found["verdict"], found["findings"][-1]["remedy"]) == ("warning", "smcp adopt cursor")
+    assert str(file) in found["findings"][-1]["text"]
+    (machine.paths.adoption_dir / "records.json").write_text("{")
+    assert "cannot read what was adopted" in smcp("doctor").out

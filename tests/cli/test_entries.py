@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from supervisord_mcp.config.paths import find_paths
+from supervisord_mcp.credentials.vault import NewKey, Vault
 from supervisord_mcp.errors import ConfigError, Problem
 from supervisord_mcp.protocol import control
 from tests.cli.conftest import Smcp
@@ -107,6 +110,17 @@ def test_what_add_refuses_changes_nothing(smcp: Smcp, home: Path, words: tuple[s
     assert ran.out == ""
     assert told in ran.err
     assert file.read_bytes() == before
+
+
+def test_add_shows_no_stored_secret(smcp: Smcp, home: Path) -> None:
+    paths = find_paths({"SMCP_HOME": str(home)}, os.getuid())
+    paths.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    Vault(paths, os.environ).put("mine", "my-own-secret-value", key=NewKey("file"))
+    ran = smcp("add", "x", "--", "server", "--key", "my-own-secret-value")
+    assert ran.status == 2
+    assert "vault:mine" in ran.err
+    assert "my-own-secret-value" not in ran.err
+    assert not config_file(home).exists()
 
 
 def test_add_replace(smcp: Smcp, home: Path) -> None:

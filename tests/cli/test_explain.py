@@ -30,8 +30,8 @@ def test_words_filter_and_command_line(smcp: Smcp, home: Path, project: Path) ->
     assert ran.status == 0, ran.err
     lines = ran.out.splitlines()
     titles = [line for line in lines if line and not line.startswith(" ")]
-    assert titles[:8] == [
-        *("profile", "files", "network", "environment", "system calls", "limits", "user", "not covered"),
+    assert titles[:9] == [
+        *("profile", "files", "network", "environment", "credentials", "system calls", "limits", "user", "not covered"),
     ]
     assert f"  read and write: {project}" in lines
     assert "  from its entry and profile: TOKEN" in lines

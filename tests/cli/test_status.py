@@ -107,11 +107,14 @@ def test_status_json_of_one_server(smcp: Smcp, daemon: FakeDaemon) -> None:
 
 
 def test_status_shows_problems(smcp: Smcp, daemon: FakeDaemon) -> None:
-    sick = DaemonStatus(pid=1, version="1", uptime=1, socket="/s", problems=("/c:1: bad",), logging="degraded: full")
+    sick = DaemonStatus(
+        pid=1, version="1", uptime=1, socket="/s", problems=("/c:1: bad",), logging="degraded: full", hosts=("x",)
+    )
     daemon.answers[control.Status] = StatusResult(daemon=sick)
     ran = smcp("status")
     assert clean_lines(ran.out)[1:] == [
         "problem: /c:1: bad",
+        "hosts: x",
         "logging: degraded: full",
         "no servers are configured; add one with: smcp add NAME -- COMMAND",
     ]
@@ -174,10 +177,13 @@ def test_status_tells_what_a_person_stopped(smcp: Smcp, daemon: FakeDaemon) -> N
 
 def test_status_of_one_server_tells_what_it_reaches(smcp: Smcp, daemon: FakeDaemon) -> None:
     instance = InstanceStatus(key="a/1", state="RUNNING", mounts=("/src:rw", "/etc/x:ro"))
-    server = ServerStatus(name="a", state="RUNNING", network="loopback", instances=(instance,))
+    server = ServerStatus(
+        name="a", state="RUNNING", network="loopback", credentials=("T from vault:x",), instances=(instance,)
+    )
     daemon.answers[control.Status] = StatusResult(daemon=STATUS.daemon, servers=(server,))
     assert [line.strip() for line in clean_lines(smcp("status", "a").out)[2:]] == [
         "network loopback",
+        "credential T from vault:x",
         "mount /src:rw",
         "mount /etc/x:ro",
     ]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from supervisord_mcp.config import edit as module
-from supervisord_mcp.config.edit import add_server, register_wrapped, remove_server
+from supervisord_mcp.config.edit import add_server, grant_secrets, register_wrapped, remove_server
 from supervisord_mcp.config.files import locked
 from supervisord_mcp.config.load import load
 from supervisord_mcp.config.paths import Paths
@@ -38,6 +38,22 @@ def test_the_first_server_makes_a_private_file(paths: Paths) -> None:
     assert paths.config_file.read_text() == '[servers.a]\ncommand = ["npx", "a"]\n'
     assert stat.S_IMODE(paths.config_file.stat().st_mode) == 0o600
     assert stat.S_IMODE(paths.config_dir.stat().st_mode) == 0o700
+
+
+def test_grants_go_where_the_server_is_defined(paths: Paths) -> None:
+    write(paths, server("a"), b=server("b"))
+    assert grant_secrets(paths, "b", {"TOKEN": "vault:x"}) == paths.conf_dir / "b.toml"
+    assert (paths.conf_dir / "b.toml").read_text() == (
+        '# about b\n[servers.b]\ncommand = "x" # why\ncredentials = {TOKEN = "vault:x"}\n\n'
+    )
+    assert load(paths).config.servers["b"].credentials == {"TOKEN": "vault:x"}
+    with pytest.raises(UnknownServerError, match="no server 'c'"):
+        grant_secrets(paths, "c", {"TOKEN": "vault:x"})
+    before = (paths.conf_dir / "b.toml").read_bytes()
+    [problem] = problems(paths, lambda: grant_secrets(paths, "b", {"TOKEN": "a secret"}))
+    assert problem.startswith("conf.d/b.toml: servers.b.credentials.TOKEN: names no source")
+    assert "a secret" not in problem.replace("a secret itself", "")
+    assert (paths.conf_dir / "b.toml").read_bytes() == before
 
 
 def test_add_replace_and_remove(paths: Paths) -> None:
@@ -254,7 +270,14 @@ class TestWrapped:
         assert register_wrapped(paths, ["uvx", "foo"]) == "foo"
         assert not paths.wrapped_file.exists()
 
-    @pytest.mark.parametrize("entry", ["[servers.work]\n", "[servers.foo]\nenv = { TOKEN = 'x' }\n"])
+    @pytest.mark.parametrize(
+        "entry",
+        [
+            "[servers.work]\n",
+            "[servers.foo]\nenv = { TOKEN = 'x' }\n",
+            "[servers.foo]\ncredentials = { TOKEN = 'vault:x' }\n",
+        ],
+    )
     def test_credentials_of_another_server_are_not_used(self, paths: Paths, entry: str) -> None:
         write(paths, entry + 'command = "uvx foo"\n')
         assert register_wrapped(paths, ["uvx", "foo"]) in ("foo", "foo-2")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from supervisord_mcp.config.models import Backoff, Config, DaemonConfig, ServerConfig, Table
+from supervisord_mcp.config.daemon import DaemonConfig, Table
+from supervisord_mcp.config.models import Backoff, Config, ServerConfig
 from supervisord_mcp.runtimes.limits import DEFAULTS, Limits
 
 
@@ -94,6 +95,12 @@ def test_the_environment_is_not_in_the_representation() -> None:
         ({"scope": "global", "mounts": [{"path": "data"}]}, 'scope "global" is not possible'),
         ({"scope": "global", "env": {"A": "${B:-${project}}"}}, 'scope "global" is not possible'),
         ({"scope": "global", "command": "bin/x"}, 'scope "global" is not possible'),
+        ({"credentials": {"TOKEN": "ghp_x"}}, "names no source"),
+        ({"credentials": {"A-B": "vault:x"}}, "not a name of an environment variable"),
+        ({"credentials": {"SMCP_INSTANCE": "vault:x"}}, "is set by smcp itself"),
+        ({"credentials": {"T": "vault:x"}, "env": {"T": "1"}}, "T is in `env` or `inherit` as well"),
+        ({"credentials": {"T": "vault:x"}, "inherit": ["T"]}, "T is in `env` or `inherit` as well"),
+        ({"deliver": "argv"}, "'env' or 'file'"),
     ],
 )
 def test_refused(keys: dict[str, Any], message: str) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from supervisord_mcp.config.daemon import Table
 from supervisord_mcp.config.load import load
-from supervisord_mcp.config.models import Config, ServerConfig, Table
+from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.config.profile import Profile
 from supervisord_mcp.config.reference import mask, reference, sample, schema, show
 from tests.config.places import paths_in, write
@@ -49,7 +50,7 @@ def test_the_sample_loads_with_every_setting_and_they_are_the_defaults(tmp_path:
     text = SETTING.sub("", sample())
     config = load(write(paths_in(tmp_path), text)).config
     entry, default = config.servers["time"], ServerConfig(command=("uvx", "mcp-server-time"))
-    examples = {"args", "confirm", "cwd", "env", "inherit", "mounts"}
+    examples = {"args", "confirm", "credentials", "cwd", "env", "exposed", "inherit", "mounts", "project_file"}
     assert set(tomllib.loads(text)["servers"]["time"]) == set(ServerConfig.model_fields)
     for key in set(ServerConfig.model_fields) - examples:
         assert getattr(entry, key) == getattr(default, key)
@@ -106,11 +107,12 @@ def test_the_reference_is_a_table_for_every_table() -> None:
 
 def test_a_configuration_is_shown_without_secrets() -> None:
     entry = {"command": ["x"], "env": {"A": "s3cret", "B": "${B:-s3cret}", "C": "x${C}$$s3cret"}, "idle_timeout": "off"}
-    config = Config.model_validate({"servers": {"a": entry}})
+    config = Config.model_validate({"servers": {"a": {**entry, "credentials": {"T": "vault:github"}}}})
     text = show(config)
     assert "s3cret" not in text
     data = tomllib.loads(text)
     assert data["servers"]["a"]["env"] == {"A": "***", "B": "${B}", "C": "***${C}***"}
+    assert data["servers"]["a"]["credentials"] == {"T": "vault:github"}
     assert data["servers"]["a"]["idle_timeout"] == "off"
     assert Config.model_validate(data).servers["a"].budget == config.servers["a"].budget
 

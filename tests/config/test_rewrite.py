@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisord_mcp.config import rewrite as module
-from supervisord_mcp.config.rewrite import cut_server, put_server
+from supervisord_mcp.config.rewrite import cut_server, put_pairs, put_server
 
 FILE = """\
 # head of the file
@@ -120,6 +120,61 @@ def test_every_way_to_write_servers(text: str) -> None:
         if name in data["servers"]:
             rest = {key: value for key, value in data["servers"].items() if key != name}
             assert tomllib.loads(cut_server(text, name)).get("servers", {}) == rest
+
+
+SECTION = """\
+[servers.a]
+command = 'x'
+[servers.a.credentials]  # c
+# of one
+ONE = 'env:X'  # one
+TWO = 'env:Y'
+# end
+[b]
+"""
+PAIRS: dict[str, tuple[str, dict[str, str | None], str]] = {
+    "a table of its own": (
+        SECTION,
+        {"ONE": "vault:x", "NEW": "vault:n"},
+        SECTION.replace("'env:X'", '"vault:x"').replace("# end", 'NEW = "vault:n"\n# end'),
+    ),
+    "taken out of a table": (SECTION, {"TWO": None, "NONE": None}, SECTION.replace("TWO = 'env:Y'\n", "")),
+    "the last ones": (
+        SECTION,
+        {"ONE": None, "TWO": None},
+        "[servers.a]\ncommand = 'x'\n# end\n[b]\n",
+    ),
+    "in braces": (
+        "[servers.a]\ncommand = 'x'\ncredentials = { ONE = 'env:X' } # c\n",
+        {"TWO": "vault:y"},
+        '[servers.a]\ncommand = \'x\'\ncredentials = {ONE = "env:X", TWO = "vault:y"} # c\n',
+    ),
+    "with dots": (
+        "[servers.a]\ncommand = 'x'\ncredentials.ONE = 'env:X'\ncwd = '/'\n",
+        {"ONE": None, "TWO": "vault:y"},
+        "[servers.a]\ncommand = 'x'\ncwd = '/'\ncredentials = {TWO = \"vault:y\"}\n",
+    ),
+    "none before": (
+        "[servers.a] # a\ncommand = 'x'\n# end",
+        {"ONE": "env:X"},
+        "[servers.a] # a\ncommand = 'x'\ncredentials = {ONE = \"env:X\"}\n# end",
+    ),
+    "nothing to do": (SECTION, {"ONE": "env:X"}, SECTION.replace("'env:X'", '"env:X"')),
+}
+
+
+@pytest.mark.parametrize("case", PAIRS)
+def test_pairs_of_one_table(case: str) -> None:
+    text, pairs, wanted = PAIRS[case]
+    assert put_pairs(text, "a", "credentials", pairs) == wanted
+    crlf = put_pairs(text.replace("\n", "\r\n"), "a", "credentials", pairs)
+    assert crlf == wanted.replace("\n", "\r\n")
+
+
+def test_pairs_of_what_is_no_table() -> None:
+    for text in ("servers.a = 5\n", "[servers.a]\ncredentials = 5\n", "[servers.b]\n"):
+        with pytest.raises(ValueError, match="not both tables"):
+            put_pairs(text, "a", "credentials", {"ONE": "env:X"})
 
 
 def test_inline_tables_keep_their_neighbours() -> None:

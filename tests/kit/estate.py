@@ -30,6 +30,7 @@ from supervisord_mcp.pipes import close_quietly
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.protocol.hello import Hello
 from supervisord_mcp.reception import Reception
+from supervisord_mcp.rotation import Rotation
 from supervisord_mcp.runtimes.base import Runtime
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.stopped import Stopped
@@ -277,6 +278,7 @@ class Estate:
                 stay=self._stay,
                 log_of=self.logs.__getitem__,
                 usage=self.usage.report,
+                rotation=Rotation(self.supervisor, self.launcher.credentials),
             ),
             tasks,
         )

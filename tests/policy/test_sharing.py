@@ -150,6 +150,7 @@ class TestDigest:
             "limits": (("memory", 1),),
             "profile": "strict",
             "seccomp": ("unix",),
+            "credentials": (("TOKEN", "vault:github", "env"),),
         }
         assert set(others) == {field.name for field in fields(Resolved)}
         changed = {digest(replace(SPEC, **{name: value})) for name, value in others.items()}  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 from supervisord_mcp.errors import FramingError, SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import Operation
+from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
 
 OPERATIONS: list[Operation] = [
     control.Status(),
@@ -30,6 +31,9 @@ OPERATIONS: list[Operation] = [
     control.Down(),
     control.Stay(),
     control.Version(),
+    SecretChanged(secrets=("vault:a",), only_failed=True),
+    SecretCheck(names=("a",)),
+    SecretUnlock(passphrase="correct horse"),
 ]
 
 
@@ -60,6 +64,9 @@ def test_every_operation_is_tested_and_named() -> None:
         "down",
         "stay",
         "version",
+        "secret-changed",
+        "secret-check",
+        "secret-unlock",
     }
 
 
@@ -244,6 +251,7 @@ def test_status_has_the_form_of_the_contract() -> None:
         "profile",
         "beyond",
         "network",
+        "credentials",
         "start",
         "held",
         "held_except",

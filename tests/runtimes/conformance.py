@@ -10,6 +10,7 @@ import signal
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.runtimes import orphans, proctable, tree
-from supervisord_mcp.runtimes.base import Child, ExitStatus, LaunchSpec, Runtime
+from supervisord_mcp.runtimes.base import Child, ExitStatus, LaunchSpec, Runtime, SecretFiles
 
 PYTHON_ROOTS = tuple(dict.fromkeys((sys.prefix, sys.base_prefix)))
 #: Shells and sandboxes add these to any environment.
@@ -72,6 +73,13 @@ async def read(descriptor: int, until: bytes = b"", *, seconds: float = 20) -> b
                 break
             content += part
     return content
+
+
+async def _lines(descriptor: int, count: int) -> list[str]:
+    content = b""
+    while content.count(b"\n") < count:
+        content += await read(descriptor, b"\n")
+    return content.decode().splitlines()
 
 
 def _text(path: str) -> str:
@@ -396,3 +404,38 @@ def _daemon_variables(**variables: str) -> Iterator[None]:
     finally:
         for name in variables:
             del os.environ[name]
+
+
+def secret(script: str, **values: str) -> LaunchSpec:
+    """Return a spec that runs a script of the shell, with files that hold secrets."""
+    # No directory of a daemon, so that files of the machine are where they always can be.
+    return replace(shell(script), secrets=SecretFiles(f"/{uuid.uuid4()}/secrets", tuple(values.items())))
+
+
+@check
+async def secrets_are_in_files_that_only_it_can_read(runtime: Runtime) -> None:
+    value = f"s3cret-{uuid.uuid4()}"
+    script = (
+        'stat -c %a "$TOKEN" "$(dirname "$TOKEN")"; stat -f -c %T "$TOKEN"; cat "$TOKEN"; echo; cat "$LINES"; echo;'
+        ' echo "$TOKEN"; exec sleep 1000'
+    )
+    spec = secret(script, TOKEN=value, LINES="two\nlines\n")
+    async with running(runtime, spec) as child:
+        *said, path = await _lines(child.stdout, 8)
+        assert said == ["600", "700", "tmpfs", value, "two", "lines", ""]
+        await become("sleep", spec.marker)
+        for entry in tree.marked(spec.marker):
+            assert value not in _text(f"/proc/{entry.pid}/cmdline") + _text(f"/proc/{entry.pid}/environ")
+        if runtime.isolation != "none":
+            async with running(runtime, shell(f"cat {path}")) as other:
+                assert await read(other.stdout) == b""
+                assert not (await ended(other)).success
+    assert not exists(Path(path))
+
+
+@check
+async def a_child_that_does_not_start_leaves_no_secrets(runtime: Runtime) -> None:
+    before = set(os.listdir("/dev/shm"))
+    with pytest.raises(LaunchError):
+        await runtime.launch(replace(secret("", TOKEN="s3cret"), argv=("/no/such/program",)))
+    assert set(os.listdir("/dev/shm")) <= before

@@ -51,6 +51,8 @@ WRITE = (
 
 _NET_TCP = 0b11
 _SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 0b01, 0b10
+#: The version that can keep a process from abstract sockets outside of its domain.
+ABSTRACT_SOCKETS_SINCE = 6
 _BY_ABI = {2: Right.REFER, 3: Right.TRUNCATE, 5: Right.IOCTL_DEV, 9: Right.RESOLVE_UNIX}
 _FIRST = Right((1 << 13) - 1)
 
@@ -91,7 +93,12 @@ def coverage(abi: int, *, network: bool) -> Coverage:
         if abi >= version:
             files |= right
     tcp = _NET_TCP if abi >= 4 and not network else 0
-    return Coverage(files, tcp, _SCOPE_ABSTRACT_UNIX | _SCOPE_SIGNAL if abi >= 6 else 0)
+    return Coverage(files, tcp, _SCOPE_ABSTRACT_UNIX | _SCOPE_SIGNAL if abi >= ABSTRACT_SOCKETS_SINCE else 0)
+
+
+def only_scoped() -> Coverage:
+    """Return what takes abstract sockets of others away, and no right on files or the network."""
+    return Coverage(Right(0), 0, _SCOPE_ABSTRACT_UNIX)
 
 
 def uncovered(abi: int, *, network: bool, own_user: bool) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ import shutil
 import anyio.to_thread
 
 from supervisord_mcp.errors import IsolationError
+from supervisord_mcp.runtimes.base import SecretFiles
+from supervisord_mcp.runtimes.delivery import Delivery
 from supervisord_mcp.runtimes.identity import Identity, own_directory
 
 #: What a server must not be able to read: that is how its start is tried.
@@ -16,9 +18,9 @@ _CANARY = "forbidden"
 
 
 class Places:
-    """The private directories of one child. Made before it starts; closed when it has ended."""
+    """The private directories of one child, and its files with secrets. Made before it starts; closed when it ended."""
 
-    def __init__(self, base: str, server: str, identity: Identity | None) -> None:
+    def __init__(self, base: str, server: str, identity: Identity | None, files: SecretFiles = SecretFiles()) -> None:
         """Make them below ``base``, for the user that the server will be.
 
         Raise `IsolationError` where they cannot be made.
@@ -27,6 +29,7 @@ class Places:
         self.home = os.path.join(self.root, "home")
         self.tmp = os.path.join(self.root, "tmp")
         self.canary = os.path.join(self.root, _CANARY)
+        self.delivery = Delivery(server, files, identity)
         try:
             os.makedirs(base, mode=0o711, exist_ok=True)
             # Its name is not to be guessed, so others may pass: the user of the server has to.
@@ -46,11 +49,18 @@ class Places:
                 remedy=f"Make room in {base}, and let the daemon write there.",
             ) from error
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """What its user must be able to get to."""
+        return (self.root, *filter(None, (self.delivery.directory,)))
+
     def close(self) -> None:
-        """Do nothing yet: processes that are being killed may still write there."""
+        """Take the secrets away. The rest not yet: processes that are being killed may still write there."""
+        self.delivery.close()
 
     async def aclose(self) -> None:
         """Remove the directories with all that is in them. Idempotent."""
+        self.delivery.close()
         await anyio.to_thread.run_sync(remove, self.root)
 
 

@@ -126,9 +126,9 @@ class LandlockRuntime(Runtime):
         auditor = (
             Auditor(spec.name, _policy(spec), self._denied, sandbox.shown_paths(spec)) if spec.seccomp.audit else None
         )
-        places = Places(self._base, spec.name, identity)
+        places = Places(self._base, spec.name, identity, spec.secrets)
         try:
-            paths = (*spec.read_only, *(mount.path for mount in spec.mounts), places.root)
+            paths = (*spec.read_only, *(mount.path for mount in spec.mounts), *places.roots)
             child = self._spawn(spec, places, auditor, way(paths, identity, loans))
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -244,6 +244,8 @@ def _granted(spec: LaunchSpec, places: Places | None) -> Iterator[tuple[str, Rig
     if places is not None:
         yield places.home, WRITE
         yield places.tmp, WRITE
+        if places.delivery.directory:
+            yield places.delivery.directory, Right.READ_FILE | Right.READ_DIR
 
 
 def _environment(spec: LaunchSpec, places: Places) -> tuple[tuple[str, str], ...]:
@@ -253,7 +255,7 @@ def _environment(spec: LaunchSpec, places: Places) -> tuple[tuple[str, str], ...
     for name, (usual, place) in moved.items():
         if given[name] == usual:
             given[name] = place
-    return tuple(given.items())
+    return (*given.items(), *places.delivery.variables)
 
 
 def _words(rights: Right) -> str:

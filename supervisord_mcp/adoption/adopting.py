@@ -1,0 +1,159 @@
+"""Carries out what was planned: secrets into the vault, servers into the configuration, the shim into files of hosts.
+
+In this order, so that an entry of a host never names a server that is not there. A file is changed in one step or not
+at all; it stays as it is where it was changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from supervisord_mcp.adoption.importing import Plan, Server, handed_on
+from supervisord_mcp.adoption.records import Record, Records, Replaced, backup_names, now
+from supervisord_mcp.adoption.shims import shim_command, shim_environment
+from supervisord_mcp.config import edit
+from supervisord_mcp.config.paths import Paths
+from supervisord_mcp.config.trust import Trust
+from supervisord_mcp.config.variables import escape
+from supervisord_mcp.errors import SmcpError
+from supervisord_mcp.hosts.edits import Replacement
+from supervisord_mcp.hosts.entry import HostEntry, Scope
+from supervisord_mcp.hosts.files import Change, Reading, change, read, write
+
+#: Given a name and a value, stores the secret and returns what an entry of ours names it by. Raises `SmcpError`.
+Store = Callable[[str, str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Where things are kept, and the environment of the person."""
+
+    paths: Paths
+    environ: Mapping[str, str] = field(repr=False)
+    store: Store
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What became of the servers: why some were not taken over, and why secrets of some could not go to the vault."""
+
+    failed: Mapping[str, SmcpError]
+    exposed: Mapping[str, SmcpError]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One file as it would become. Without a ``change`` there is nothing to do, or ``trouble`` says why not."""
+
+    reading: Reading
+    servers: Mapping[tuple[str | int, ...], Server]
+    change: Change | None = None
+    trouble: SmcpError | None = None
+
+
+def import_servers(plan: Plan, world: World) -> Imported:
+    """Put the servers of a plan into the configuration, each with its secrets in the vault."""
+    failed: dict[str, SmcpError] = {}
+    exposed: dict[str, SmcpError] = {}
+    done: dict[str, str] = {}
+    try:
+        for server in plan.servers:
+            try:
+                if not server.there:
+                    table, trouble = _with_secrets(server, world.store)
+                    edit.add_server(world.paths, server.name, table)
+                    exposed |= {} if trouble is None else {server.name: trouble}
+                done[server.fingerprint] = server.name
+            except SmcpError as error:
+                failed[server.name] = error
+    finally:
+        # What was written is known again, also where something else ends this.
+        Records.of(world.paths).note_imported(done)
+    return Imported(failed, exposed)
+
+
+def _with_secrets(server: Server, store: Store) -> tuple[dict[str, object], SmcpError | None]:
+    """Return the table of a server with its secrets granted, or as they were and why they could not be moved."""
+    table = dict(server.table)
+    if not server.secrets:
+        return table, None
+    try:
+        grants = {name: store(f"{server.name}-{name}", value) for name, value in server.secrets.items()}
+    except SmcpError as error:
+        env = table.get("env", {})
+        assert isinstance(env, dict)
+        plain = {name: escape(value) for name, value in server.secrets.items()}
+        return {**table, "env": {**env, **plain}}, error
+    return {**table, "credentials": grants}, None
+
+
+def drafts(readings: Iterable[Reading], plan: Plan, environ: Mapping[str, str]) -> list[Draft]:
+    """Return the files that a plan would change, as they would become."""
+    found = []
+    for reading in readings:
+        servers = {entry.path: server for entry in reading.entries if (server := plan.server_of(entry)) is not None}
+        if not servers:
+            continue
+        replacements = {
+            entry.path: Replacement(
+                shim_command(servers[entry.path].name, _project(entry)), shim_environment(environ), handed_on(entry)
+            )
+            for entry in reading.entries
+            if entry.path in servers
+        }
+        try:
+            found.append(Draft(reading, servers, change(reading, replacements)))
+        except SmcpError as error:
+            found.append(Draft(reading, servers, trouble=error))
+    return found
+
+
+def _project(entry: HostEntry) -> Path | None:
+    return entry.project if entry.scope is not Scope.USER else None
+
+
+def adopt_file(reading: Reading, plan: Plan, world: World, done: Collection[Path] = ()) -> bool:
+    """Write one file, keeping how it was; return whether it changed. Raise `SmcpError` where it stays as it is.
+
+    ``done`` are files that this adoption changed before: two hosts may read the same one.
+    """
+    fresh = read(reading.file)
+    if fresh.content != reading.content and reading.file.path not in done:
+        raise SmcpError("another program changed it meanwhile", remedy="close the host, or try again")
+    draft = next(iter(drafts([fresh], plan, world.environ)), None)
+    if draft is None:
+        return False
+    if draft.change is None:
+        raise draft.trouble or SmcpError("it cannot be changed")
+    if draft.change.before == draft.change.after:
+        return False
+    records, file = Records.of(world.paths), draft.reading.file
+    backup, written = backup_names(records.directory, file.host.key, file.path)
+    record = Record(
+        host=file.host.key,
+        file=str(file.path),
+        scope=file.scope,
+        project=None if file.project is None else str(file.project),
+        since=now(),
+        backup=backup,
+        written=written,
+        replaced=tuple(Replaced(path, server.name) for path, server in draft.servers.items()),
+        left=tuple(entry.path for entry in draft.reading.entries if entry.path not in draft.servers),
+    )
+    records.note_adopted(record, draft.change.before, draft.change.after)
+    try:
+        write(draft.change)
+    except BaseException:
+        records.forget([record])
+        raise
+    keep_trust(world.paths, file.path, draft.change.before, draft.change.after)
+    return True
+
+
+def keep_trust(paths: Paths, file: Path, before: bytes, after: bytes) -> None:
+    """Where a project file was trusted with what it said before, trust it with what we made of it."""
+    trust = Trust.of(paths)
+    if trust.knows(file, before):
+        trust.add(file, after)

@@ -1,0 +1,75 @@
+"""What well-known servers need: a start for their entries, where nothing else can be known of them.
+
+Each row is what the documentation of the server says that it does. A server that is not here gets the public network
+and the files that its command names, which its preview says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The profile of a server, the only hosts that it needs (none: those of the profile), and what to be told of it.
+
+    ``access`` is what it does with files and directories that its command names; ``shown`` are further paths.
+    """
+
+    profile: str
+    hosts: tuple[str, ...] = ()
+    access: Literal["ro", "rw"] = "rw"
+    shown: tuple[tuple[str, Literal["ro", "rw"]], ...] = ()
+    remark: str = ""
+
+
+_REFERENCE = "@modelcontextprotocol/server-"
+
+#: By the name of its package, in npm or in the index of Python.
+PACKAGES: Mapping[str, Known] = {
+    f"{_REFERENCE}everything": Known("node"),
+    f"{_REFERENCE}sequential-thinking": Known("node"),
+    f"{_REFERENCE}filesystem": Known("node"),
+    f"{_REFERENCE}memory": Known(
+        "node", remark="without MEMORY_FILE_PATH it remembers inside of its package, which is read-only here: set it"
+    ),
+    f"{_REFERENCE}github": Known("node-net", ("api.github.com:443",)),
+    f"{_REFERENCE}slack": Known("node-net", ("slack.com:443",)),
+    f"{_REFERENCE}brave-search": Known("node-net", ("api.search.brave.com:443",)),
+    f"{_REFERENCE}google-maps": Known("node-net", ("maps.googleapis.com:443",)),
+    f"{_REFERENCE}puppeteer": Known("browser"),
+    "@playwright/mcp": Known("browser"),
+    "chrome-devtools-mcp": Known("browser"),
+    "@notionhq/notion-mcp-server": Known("node-net", ("api.notion.com:443",)),
+    "mcp-remote": Known("node-net", shown=(("~/.mcp-auth", "rw"),)),
+    "mcp-server-time": Known("python"),
+    "mcp-server-fetch": Known("fetch"),
+    "mcp-server-git": Known("git"),
+    "mcp-server-sqlite": Known("python"),
+}
+
+#: By the program that runs a server of which nothing else is known.
+PROGRAMS: Mapping[str, str] = {
+    **dict.fromkeys(("node", "nodejs", "bun", "deno", "tsx", "npx", "npm", "pnpm", "yarn", "bunx", "pnpx"), "node-net"),
+    **dict.fromkeys(("python", "python3", "uv", "uvx", "pipx", "poetry"), "python-net"),
+}
+
+#: Programs that hand their server to an engine, which cannot be reached from a sandbox.
+ENGINES = frozenset({"docker", "podman", "nerdctl"})
+
+#: Ports of the schemes of addresses that name none.
+PORTS: Mapping[str, int] = {
+    "http": 80,
+    "https": 443,
+    "ws": 80,
+    "wss": 443,
+    "postgres": 5432,
+    "postgresql": 5432,
+    "mysql": 3306,
+    "mariadb": 3306,
+    "redis": 6379,
+    "mongodb": 27017,
+    "amqp": 5672,
+}

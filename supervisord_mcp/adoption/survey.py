@@ -1,0 +1,148 @@
+"""What hosts have, which of it runs through smcp, what they have twice, and what changed since it was adopted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from supervisord_mcp.adoption.importing import Rules
+from supervisord_mcp.adoption.records import Record
+from supervisord_mcp.adoption.shims import through
+from supervisord_mcp.adoption.specs import fingerprint
+from supervisord_mcp.adoption.tokens import has_token, secret_words, secrets_in
+from supervisord_mcp.config.source import KeyPath, written
+from supervisord_mcp.hosts.entry import HostEntry, literal
+from supervisord_mcp.hosts.files import Reading
+
+
+class Way(StrEnum):
+    """How a host reaches a server."""
+
+    THROUGH = "through smcp"
+    DIRECT = "direct"
+    URL = "by its address"
+
+
+class Change(StrEnum):
+    """What happened to an entry since its file was adopted."""
+
+    DIRECT = "runs beside smcp again"
+    EDITED = "was changed"
+    BROKEN = "names a smcp that is not there any more"
+    NEW = "is new and runs beside smcp"
+    GONE = "is gone"
+    UNREADABLE = "cannot be read"
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One entry of an adopted file that is not as it was written; without a name it is the whole file."""
+
+    host: str
+    file: Path
+    name: str
+    change: Change
+    server: str = ""
+
+    @property
+    def text(self) -> str:
+        """What happened, in words."""
+        return f"{self.name or 'the file'} in {self.file} {self.change.value}"
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it; empty where that may well be meant."""
+        match self.change:
+            case Change.DIRECT | Change.NEW | Change.BROKEN:
+                return f"smcp adopt {self.host}"
+            case Change.UNREADABLE:
+                return "correct it in the host, or with an editor"
+            case Change.EDITED | Change.GONE:
+                return ""
+
+
+def way(entry: HostEntry) -> tuple[Way, str]:
+    """Return how a host reaches an entry, and the server of ours behind it where that is known."""
+    if not entry.stdio:
+        return Way.URL, ""
+    found = through(words(entry))
+    return (Way.DIRECT, "") if found is None else (Way.THROUGH, found.server)
+
+
+def words(entry: HostEntry) -> tuple[str, ...]:
+    """Return the words of an entry, plain where they are."""
+    return tuple(word if (plain := literal(word)) is None else plain for word in entry.argv)
+
+
+def tokens(entry: HostEntry) -> list[str]:
+    """Return where in an entry secrets stand in the open."""
+    plain = {name: value for name, text in entry.env.items() if (value := literal(text)) is not None}
+    found = [f"env.{name}" for name in secrets_in(plain)]
+    found += [f"args[{number - 1}]" for number in secret_words(words(entry)) if number]
+    if entry.url is not None and has_token(entry.url):
+        found.append("url")
+    return found
+
+
+def duplicates(entries: Iterable[HostEntry], rules: Rules) -> list[tuple[HostEntry, ...]]:
+    """Return the groups of direct entries, of more than one file, that start the same."""
+    groups: dict[str, list[HostEntry]] = {}
+    for entry in entries:
+        if way(entry)[0] is Way.DIRECT and not entry.unresolved:
+            groups.setdefault(fingerprint(entry, rules.at(entry)), []).append(entry)
+    return [tuple(group) for group in groups.values() if len({entry.file for entry in group}) > 1]
+
+
+def drift(records: Sequence[Record], readings: Mapping[Path, Reading]) -> list[Drift]:
+    """Given the records and their files as they are now, return what is not as it was left.
+
+    A file that is not in ``readings`` is gone, and with it all that could differ.
+    """
+    found: list[Drift] = []
+    seen: dict[Path, dict[KeyPath, str]] = {}
+    left: dict[Path, set[KeyPath]] = {}
+    for record in records:
+        # What a later adoption wrote counts.
+        seen.setdefault(record.path, {}).update({one.path: one.server for one in record.replaced})
+        left.setdefault(record.path, set()).update(record.left)
+    hosts = {record.path: record.host for record in records}
+    for path, ours in seen.items():
+        if (reading := readings.get(path)) is None:
+            continue
+        host = hosts[path]
+        if reading.problems and not reading.entries:
+            found.append(Drift(host, path, "", Change.UNREADABLE))
+            continue
+        now = {entry.path: entry for entry in reading.entries}
+        for keys, server in ours.items():
+            if (change := _change(now.get(keys), server)) is not None:
+                found.append(Drift(host, path, str(keys[-1]), change, server))
+        found += (
+            Drift(host, path, entry.name, Change.NEW)
+            for keys, entry in now.items()
+            if keys not in ours and keys not in left[path] and way(entry)[0] is Way.DIRECT and not entry.disabled
+        )
+    return found
+
+
+def _change(entry: HostEntry | None, server: str) -> Change | None:
+    if entry is None:
+        return Change.GONE
+    if not entry.stdio:
+        return Change.EDITED
+    argv = words(entry)
+    found = through(argv)
+    if found is None:
+        return Change.DIRECT
+    if found.server != server:
+        return Change.EDITED
+    programs = [word for word in (argv[0], *argv[1:4]) if word.startswith("/")]
+    return None if all(map(os.path.exists, programs)) else Change.BROKEN
+
+
+def place_of(entry: HostEntry) -> str:
+    """Return the file, line and key of an entry."""
+    return f"{entry.file}:{entry.line}: {written(entry.path)}"

@@ -1,0 +1,105 @@
+"""``smcp import`` and ``smcp adopt``: take over the servers that hosts have, after showing what that means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from supervisord_mcp.cli.client import reload_daemon
+from supervisord_mcp.cli.confirming import DryRun, Yes, confirm
+from supervisord_mcp.cli.output import console, count, print_error, printable
+from supervisord_mcp.cli.parameters import Project
+from supervisord_mcp.cli.person import Hosts, person, world
+from supervisord_mcp.cli.planned import planned, show, show_drafts, tell
+from supervisord_mcp.cli.trying import tried
+from supervisord_mcp.errors import SmcpError
+
+Network = Annotated[
+    str | None,
+    typer.Option(
+        "--network",
+        metavar="none|loopback|internet|host",
+        help="What every imported server reaches, instead of what it seems to need.",
+    ),
+]
+
+
+def import_servers(
+    hosts: Hosts = None, *, project: Project = None, network: Network = None, dry_run: DryRun = False, yes: Yes = False
+) -> None:
+    """Copy the servers of hosts into the configuration of smcp; the files of the hosts stay as they are.
+
+    What several hosts start in the same way becomes one server. Secrets that stand in the open go to the vault.
+    """
+    from supervisord_mcp.adoption import adopting
+
+    gathered, plan = planned(hosts, project, network)
+    show(gathered, plan)
+    new = [server for server in plan.servers if not server.there]
+    if not new:
+        console().print("nothing to import")
+        return
+    if dry_run:
+        return
+    confirm(f"Import {count(len(new), 'server')}?", yes=yes)
+    imported = adopting.import_servers(plan, world())
+    reload_daemon()
+    if tell(imported):
+        raise typer.Exit(1)
+
+
+def adopt(
+    hosts: Hosts = None,
+    *,
+    project: Project = None,
+    network: Network = None,
+    untried: Annotated[bool, typer.Option("--untried", help="Do not start the servers before.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Import the servers of hosts, and let the hosts reach them through smcp.
+
+    Each server is started once before: one that does not work in the sandbox stays with its host. In the files of the
+    hosts only the entries of these servers change, and smcp release gives each file back as it was. Files of a project
+    are taken only if you trust them (smcp trust).
+    """
+    from supervisord_mcp.adoption import adopting
+
+    gathered, plan = planned(hosts, project, network)
+    whose = person(project)
+    show(gathered, plan)
+    drafts = adopting.drafts(gathered.readings, plan, whose.environ)
+    if not drafts:
+        console().print("nothing to adopt")
+        return
+    show_drafts(drafts, plan)
+    if dry_run:
+        return
+    confirm(f"Adopt {count(len(drafts), 'file')}?", yes=yes)
+    where = world()
+    imported = adopting.import_servers(plan, where)
+    failed = tell(imported)
+    # Before a host can ask for one of the servers.
+    reload_daemon()
+    working = plan.without(imported.failed)
+    if not untried:
+        broken = tried(server for server in working.servers if not all(one.disabled for one in server.sources))
+        for name, error in broken.items():
+            print_error(SmcpError(f"'{name}' stays with its host: {error.message}", remedy=error.remedy))
+        working, failed = working.without(broken), failed or bool(broken)
+    written: set[Path] = set()
+    for reading in gathered.readings:
+        path = reading.file.path
+        try:
+            if adopting.adopt_file(reading, working, where, written):
+                written.add(path)
+                console().print(f"adopted {printable(str(path))}", soft_wrap=True)
+        except SmcpError as error:
+            failed = True
+            print_error(SmcpError(f"{path} stays as it is: {error.message}", remedy=error.remedy))
+    if written:
+        console().print("restart the hosts, or let them reconnect; smcp release gives the files back", soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)

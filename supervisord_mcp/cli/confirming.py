@@ -1,0 +1,26 @@
+"""Asks a person before something of theirs is changed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from supervisord_mcp.cli.output import printable
+from supervisord_mcp.errors import SmcpError, UsageError
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would be done, and change nothing.")]
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask, unless ``yes``. Raise `SmcpError` where the answer is no, and `UsageError` where nobody can answer."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("nobody can be asked here; nothing was changed", remedy="look with --dry-run, then give --yes")
+    sys.stderr.write(f"{printable(question)} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise SmcpError("nothing was changed")

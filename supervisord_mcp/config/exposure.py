@@ -1,0 +1,78 @@
+"""Secrets that stand where others can read them: refused in a command, worth a warning in ``env``.
+
+The words of a command can be read by every user of the machine for as long as the process lives, and URLs end up in
+logs and histories. A file of the configuration is the person's own, so what stands in ``env`` is no fault.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from supervisord_mcp.config.models import ServerConfig
+from supervisord_mcp.config.source import KeyPath
+from supervisord_mcp.config.variables import Reference, parse
+from supervisord_mcp.policy.tokens import find_secrets, sounds_secret
+
+_OPTION = re.compile(r"--?([A-Za-z][A-Za-z0-9_-]*)(?:=(.*))?", re.ASCII | re.DOTALL)
+#: Given a text, returns the names of the stored secrets whose values are in it.
+Known = Callable[[str], Iterable[str]]
+_KEEP = 'keep it with "smcp secret set NAME" and grant it: credentials = { VARIABLE = "vault:NAME" }'
+
+
+def nothing_known(_text: str) -> Iterable[str]:
+    """No secret is stored."""
+    return ()
+
+
+def words_of(server: ServerConfig) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the words of a server's command with their keys, in the order of `ServerConfig.argv`."""
+    yield from ((("command", n), text) for n, text in enumerate(server.command))
+    yield from ((("args", n), text) for n, text in enumerate(server.args))
+
+
+def exposures(
+    server: ServerConfig, words: Iterable[tuple[KeyPath, str]], known: Known = nothing_known
+) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the key and the fault of every word that shows a secret, unless the entry allows it by name.
+
+    ``words`` are those of its command, as they are written or with their variables replaced. No fault has the secret.
+    """
+    for path, text in words:
+        found = [(secret.kind, secret.what) for secret in find_secrets(text)]
+        found += [(name, f"the value of the secret {name}") for name in sorted(known(text))]
+        # What is known by its name is told by that alone.
+        named = [one for one in found if ":" in one[0]] or found
+        if allowed := [kind for kind, _ in found if kind in server.exposed]:
+            named = [one for one in named if ":" not in one[0] and one[0] not in allowed]
+        for kind, what in dict.fromkeys(named):
+            yield (
+                path,
+                (
+                    f"shows {what} to every user of this machine, who can read the words of a command; {_KEEP}."
+                    f' If it must stand here: exposed = ["{kind}"]'
+                ),
+            )
+
+
+def plain_secrets(server: ServerConfig) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the key of everything that may be a secret in plain text and is not refused, and what to do about it.
+
+    That is what stands in ``env``, and what follows an option that usually takes a secret.
+    """
+    for name, text in server.env.items():
+        secret = next(find_secrets(text), None)
+        if secret is not None or (_is_literal(text) and sounds_secret(name)):
+            what = "a secret, by its name" if secret is None else secret.what
+            yield ("env", name), f"holds {what}, in plain text; {_KEEP.replace('VARIABLE', name)}"
+    option = ""
+    for path, text in words_of(server):
+        match = _OPTION.fullmatch(text)
+        value, option = (text, option) if match is None else (match[2] or "", match[1])
+        if _is_literal(value) and sounds_secret(option.replace("-", "_")) and next(find_secrets(text), None) is None:
+            yield path, f"may be a secret, after --{option}, and every user can read it; {_KEEP}"
+        option = option if match is not None and match[2] is None else ""
+
+
+def _is_literal(text: str) -> bool:
+    return bool(text) and not any(isinstance(part, Reference) for part in parse(text))

@@ -1,0 +1,187 @@
+"""Secrets, servers and files of hosts are changed in this order, each as a whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisord_mcp.adoption import adopting
+from supervisord_mcp.adoption.adopting import adopt_file, drafts, import_servers
+from supervisord_mcp.adoption.shims import shim_command
+from supervisord_mcp.config import edit
+from supervisord_mcp.config.trust import Trust
+from supervisord_mcp.errors import SmcpError
+from supervisord_mcp.hosts.files import Change, Reading, preview
+from tests.adoption.machine import TIME, TOKEN, Machine
+
+GIT = {"command": "npx", "args": ["x-mcp"], "env": {"GIT_TOKEN": TOKEN, "LEVEL": "1"}}
+
+
+def configured(machine: Machine) -> dict[str, Any]:
+    servers: dict[str, Any] = tomllib.loads(machine.paths.config_file.read_text())["servers"]
+    return servers
+
+
+def entries(file: Path) -> dict[str, Any]:
+    servers: dict[str, Any] = json.loads(file.read_text())["mcpServers"]
+    return servers
+
+
+def only(machine: Machine) -> Reading:
+    (reading,) = [one for one in machine.gathered().readings if one.entries]
+    return reading
+
+
+def test_secrets_go_to_the_vault_and_are_granted(machine: Machine) -> None:
+    file = machine.cursor(git=GIT)
+    machine.adopt()
+    assert machine.vault == {"git-GIT_TOKEN": TOKEN}
+    assert configured(machine) == {
+        "git": {
+            "command": ["npx", "x-mcp"],
+            "env": {"LEVEL": "1"},
+            "profile": "node-net",
+            "credentials": {"GIT_TOKEN": "vault:git-GIT_TOKEN"},
+        }
+    }
+    assert TOKEN not in machine.paths.config_file.read_text() + file.read_text()
+
+
+def test_a_locked_vault_leaves_them_in_our_configuration_and_that_is_told(machine: Machine) -> None:
+    machine.vault = None
+    machine.cursor(git={**GIT, "env": {"GIT_TOKEN": f"$x{TOKEN}"}}, time=TIME)
+    imported = import_servers(machine.plan(), machine.world)
+    assert list(imported.exposed) == ["git"]
+    assert imported.exposed["git"].message == "the vault is locked"
+    assert configured(machine)["git"]["env"] == {"GIT_TOKEN": f"$$x{TOKEN}"}
+
+
+def test_a_server_that_cannot_be_configured_is_told_and_the_others_come(machine: Machine) -> None:
+    machine.cursor(a={"command": "a-mcp"}, b={"command": "b-mcp", "env": {"SMCP_INSTANCE": "x"}})
+    plan = machine.plan()
+    imported = import_servers(plan, machine.world)
+    assert list(imported.failed) == ["b"]
+    assert list(configured(machine)) == ["a"]
+    assert list(machine.records.imported().values()) == ["a"]
+
+
+def test_what_was_imported_is_noted_also_where_something_else_goes_wrong(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.cursor(a={"command": "a-mcp"}, b={"command": "b-mcp"})
+    added: list[str] = []
+
+    def add(_paths: object, name: str, _entry: object) -> Path:
+        if added:
+            raise KeyboardInterrupt
+        added.append(name)
+        return Path()
+
+    monkeypatch.setattr(edit, "add_server", add)
+    with pytest.raises(KeyboardInterrupt):
+        import_servers(machine.plan(), machine.world)
+    assert list(machine.records.imported().values()) == ["a"]
+
+
+def test_only_the_entries_of_a_file_change(machine: Machine) -> None:
+    text = """{
+  // mine
+  "theme": "dark",
+  "mcpServers": {
+    "time": {"command": "uvx", "args": ["mcp-server-time"], "autoApprove": ["*"], "disabled": true},
+    "far": {"url": "https://mcp.example.com/mcp"},
+    "here": {"command": "y-mcp", "env": {"A": "${env:A}", "B": "b"}},
+  },
+}
+"""
+    file = machine.write(".cursor/mcp.json", text)
+    machine.adopt()
+    after = file.read_text()
+    for kept in ("  // mine\n", '"theme": "dark"', '"autoApprove": ["*"], "disabled": true', '"A": "${env:A}"'):
+        assert kept in after
+    assert '"far": {"url": "https://mcp.example.com/mcp"},\n' in after
+    assert '"B"' not in after
+    assert json.dumps(shim_command("time", None)[3]) in after
+    home = json.dumps(machine.environ["SMCP_HOME"])
+    assert after.count(f'"SMCP_HOME": {home}') == 2
+
+
+def test_entries_of_one_project_name_it(machine: Machine) -> None:
+    file = machine.shared(here={"command": "./server.py"})
+    machine.trust(file)
+    machine.adopt()
+    assert entries(file)["here"]["args"][-2:] == ["--project", str(machine.project)]
+    # What was trusted is trusted as it is written now.
+    assert Trust.of(machine.paths).standing(file) == "trusted"
+
+
+def test_a_draft_shows_no_secret(machine: Machine) -> None:
+    machine.cursor(git=GIT)
+    (draft,) = drafts(machine.gathered().readings, machine.plan(), machine.environ)
+    assert draft.change is not None
+    shown = preview(draft.change, [TOKEN])
+    assert "GIT_TOKEN" in shown
+    assert TOKEN not in shown
+
+
+def test_links_modes_and_backups(machine: Machine) -> None:
+    real = machine.write("dotfiles/mcp.json", json.dumps({"mcpServers": {"time": TIME}}))
+    real.chmod(0o640)
+    link = machine.home / ".cursor/mcp.json"
+    link.parent.mkdir()
+    link.symlink_to(real)
+    before = real.read_bytes()
+    machine.adopt()
+    assert link.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+    (record,) = machine.records.adopted()
+    assert record.file == str(link)
+    assert machine.records.before(record) == before
+    assert machine.records.after(record) == real.read_bytes()
+
+
+def test_a_file_that_was_changed_meanwhile_stays_as_it_is(machine: Machine) -> None:
+    file = machine.cursor(time=TIME)
+    reading, plan = only(machine), machine.plan()
+    file.write_text(file.read_text() + "\n")
+    before = file.read_bytes()
+    with pytest.raises(SmcpError, match="another program changed it meanwhile"):
+        adopt_file(reading, plan, machine.world)
+    assert file.read_bytes() == before
+    assert machine.records.adopted() == ()
+
+
+def test_a_file_that_cannot_be_written_leaves_no_record(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.cursor(time=TIME)
+    reading, plan = only(machine), machine.plan()
+
+    def fail(_change: Change) -> None:
+        raise SmcpError("the disk is full")
+
+    monkeypatch.setattr(adopting, "write", fail)
+    with pytest.raises(SmcpError, match="disk is full"):
+        adopt_file(reading, plan, machine.world)
+    assert machine.records.adopted() == ()
+    assert [name for name in os.listdir(machine.records.directory) if name.endswith(("before", "after"))] == []
+
+
+def test_a_file_without_servers_of_the_plan_is_not_touched(machine: Machine) -> None:
+    machine.cursor(far={"url": "https://mcp.example.com"})
+    assert adopt_file(only(machine), machine.plan(), machine.world) is False
+
+
+def test_adopting_twice_changes_nothing_more(machine: Machine) -> None:
+    file = machine.cursor(time=TIME)
+    plan = machine.adopt()
+    after = file.read_bytes()
+    machine.adopt()
+    # Two hosts may read one file: the second finds the work done.
+    for reading in machine.gathered().readings:
+        assert adopt_file(reading, plan, machine.world) is False
+    assert file.read_bytes() == after
+    assert len(machine.records.adopted()) == 1

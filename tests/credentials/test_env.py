@@ -1,0 +1,18 @@
+"""Secrets in the daemon's environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisord_mcp.credentials.env import EnvironmentSource
+from supervisord_mcp.errors import SecretError
+
+
+def test_a_variable_of_the_daemon() -> None:
+    source = EnvironmentSource({"TOKEN": "s3cret\n", "EMPTY": ""})
+    assert source.read("TOKEN") == "s3cret\n"
+    with pytest.raises(SecretError, match="no variable OTHER") as caught:
+        source.read("OTHER")
+    assert "smcp secret set other" in caught.value.remedy
+    with pytest.raises(SecretError, match="empty"):
+        source.read("EMPTY")
