@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -142,19 +142,23 @@ class Channel(Generic[T]):
 
     def tell(self, news: T) -> None:
         """Tell everybody."""
+        self.tell_all((news,))
+
+    def tell_all(self, news: Sequence[T]) -> None:
+        """Tell everybody of several things, in their order."""
         dropped: list[tuple[_Watcher[T], Exception | None]] | None = None
         for watcher in self._watchers:
+            tell = watcher.tell
+            before = _clock()
             try:
-                if watcher.timed:
-                    before = _clock()
-                    watcher.tell(news)
-                    took = _clock() - before
-                    if took > QUICK and watcher.slow(took, before):
-                        dropped = [*(dropped or ()), (watcher, None)]
-                else:
-                    watcher.tell(news)
+                for one in news:
+                    tell(one)
             except Exception as failure:  # noqa: BLE001 - whatever an observer does wrong
                 dropped = [*(dropped or ()), (watcher, failure)]
+                continue
+            took = _clock() - before
+            if took > QUICK and watcher.timed and watcher.slow(took, before):
+                dropped = [*(dropped or ()), (watcher, None)]
         if dropped is not None:
             for watcher, error in dropped:
                 self._drop(watcher, error)

@@ -19,11 +19,9 @@ _WHOLE = 1 << 16
 _END = 1 << 10
 #: How much of the name of a host is kept, in characters.
 _LONGEST_NAME = 64
-#: An answer up to this length waits to be looked into until its call is told of; calls are told of after so many
-#: seconds, or when so many of them are over.
-_KEPT = 1 << 12
-_SOON = 0.1
-_BATCH = 256
+#: Calls are told of after so many seconds; until then an answer up to this length waits to be looked into.
+_SOON = 0.05
+_KEPT = 1 << 10
 #: What a host is called that does not say.
 NAMELESS = "(unnamed)"
 
@@ -66,7 +64,8 @@ class Traffic:
         # What is open: the request, when it came, how long it was.
         self._open: dict[tuple[SessionKey, bytes], tuple[Opened, float, int]] = {}
         # What is over and not told yet: the same, when it was over, and the answer with its length, or how it ended.
-        self._news: list[tuple[Opened, float, int, float, int, bytes | Outcome]] = []
+        self._news: list[tuple[tuple[Opened, float, int], float, int, bytes | Outcome]] = []
+        self._due = False
         self._hosts: dict[SessionKey, str] = {}
         #: The length of the line of a host that is handled just now.
         self.length = 0
@@ -108,8 +107,8 @@ class Traffic:
                 length = len(data)
                 # A long answer is not kept for later.
                 ending = data if length <= _KEPT else _outcome(data)
-                self._news.append((*asked, now, length, ending))
-                if len(self._news) in (1, _BATCH):
+                self._news.append((asked, now, length, ending))
+                if not self._due:
                     self._tell_soon()
 
     def dropped(self, command: Dropped) -> None:
@@ -128,23 +127,30 @@ class Traffic:
     def tell(self) -> None:
         """Tell of the calls that are over."""
         news, self._news = self._news, []
-        server, instance, hosts, tell = self._server, self._instance, self._hosts, self._calls.tell
-        for command, began, asked, ended, length, ending in news:
+        if not news:
+            return
+        server, instance, hosts = self._server, self._instance, self._hosts
+        told = []
+        for (command, began, asked), ended, length, ending in news:
             session = command.session
             host = hosts.get(session) or self._name(session)
             outcome = ending if isinstance(ending, Outcome) else _outcome(ending)
             method, tool = command.method, command.tool
-            tell(Call(server, instance, session, host, method, tool, began, ended, asked, length, outcome))
+            told.append(Call(server, instance, session, host, method, tool, began, ended, asked, length, outcome))
+        self._calls.tell_all(told)
 
     def _given_up(self, asked: tuple[Opened, float, int], outcome: Outcome) -> None:
-        self._news.append((*asked, _monotonic(), 0, outcome))
-        self._tell_soon()
+        self._news.append((asked, _monotonic(), 0, outcome))
+        if not self._due:
+            self._tell_soon()
 
     def _tell_soon(self) -> None:
-        if len(self._news) >= _BATCH:
-            self.tell()
-        elif len(self._news) == 1:
-            self._around.later(_SOON, self.tell)
+        self._due = True
+        self._around.later(_SOON, self._tell_now)
+
+    def _tell_now(self) -> None:
+        self._due = False
+        self.tell()
 
     def _name(self, session: SessionKey) -> str:
         given = self._around.host(session)[:_LONGEST_NAME]
