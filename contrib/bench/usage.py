@@ -51,7 +51,7 @@ def hot_path(plan: Plan) -> Iterator[Figure]:
     plan = replace(
         plan,
         rounds=plan.rounds * _TURNS,
-        calls=max(plan.calls // _TURNS, 1),
+        calls=max(plan.calls // _TURNS, 20),
         floods=plan.floods * 4,
         seconds=plan.seconds / 4,
     )
