@@ -21,6 +21,10 @@ EXPECTED = {
     "launch": 6,
     "isolation": 7,
     "framing": 1,
+    "host-file": 1,
+    "not-trusted": 8,
+    "secret": 1,
+    "secret-taken": 1,
 }
 
 

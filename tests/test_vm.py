@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import lzma
 import stat
 import tarfile
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contrib.vm import __main__ as vm
-from contrib.vm import machine, payload
+from contrib.vm import machine, payload, unpacked
 from contrib.vm.image import PROCESSORS, Image, ImageError, image
 from tests.kit.required import on_demand
 
@@ -84,12 +85,36 @@ def test_the_payload_is_this_checkout_as_root_has_it(tmp_path: Path, monkeypatch
         assert phases.read() == b"limits-root\n"
 
 
+def members(archive: bytes) -> dict[str, tuple[int, bytes]]:
+    """Return the mode and the content of every member of an archive of the kind newc, as the kernel reads it."""
+    found: dict[str, tuple[int, bytes]] = {}
+    at = 0
+    while "TRAILER!!!" not in found:
+        assert archive[at : at + 6] == b"070701"
+        fields = [int(archive[at + 6 + 8 * number : at + 14 + 8 * number], 16) for number in range(13)]
+        name = archive[at + 110 : at + 110 + fields[11] - 1].decode()
+        content = at + (110 + fields[11] + 3) // 4 * 4
+        found[name] = fields[1], archive[content : content + fields[6]]
+        at = content + (fields[6] + 3) // 4 * 4
+    assert at == len(archive)
+    return found
+
+
+def test_the_ramdisk_has_what_finds_the_disk(tmp_path: Path) -> None:
+    unpacked.write_ramdisk(tmp_path / "ramdisk", b"busybox", lzma.compress(b"module"))
+    found = members((tmp_path / "ramdisk").read_bytes())
+    assert found["bin/busybox"] == (stat.S_IFREG | 0o755, b"busybox")
+    assert found[unpacked.MODULE] == (stat.S_IFREG | 0o644, b"module"), "the kernel does not unpack it"
+    assert found["init"][1].startswith(b"#!/bin/busybox sh\n")
+    assert {name for name, (mode, _) in found.items() if stat.S_ISDIR(mode)} == {"bin", "dev", "root"}
+
+
 def test_an_unknown_phase_is_an_error_and_a_failed_one_the_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         vm.main(["limits"])
-    assert "unknown phase: limits" in capsys.readouterr().err
+    assert "unknown phase for amd64: limits" in capsys.readouterr().err
     monkeypatch.setattr(vm, "image", lambda *_: IMAGE)
     monkeypatch.setattr(vm, "payload", lambda *_: None)
     monkeypatch.setattr(machine, "run", lambda *_: {"limits-root": 0, "limits-person": 1})

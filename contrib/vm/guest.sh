@@ -1,4 +1,5 @@
-# Runs in the machine, as root, from the unit guest.service; the console is its output. Each phase is one run of pytest.
+# Runs in the machine, as root, from the unit guest.service or in its place; the console is its output. Each phase is one
+# run of pytest.
 set -u
 cd /srv/repo || exit 1
 tests=/srv/venv/bin/python
@@ -6,16 +7,13 @@ python3 -m venv --without-pip /srv/venv
 printf '/srv/repo\n/srv/site\n' >"$(echo /srv/venv/lib/python3.*/site-packages)/srv.pth"
 printf '#!/srv/venv/bin/python\nimport sys\nfrom supervisord_mcp.cli import main\nsys.exit(main())\n' >/srv/venv/bin/smcp
 chmod 755 /srv/venv/bin/smcp
-useradd --create-home --uid 1000 --shell /bin/bash person
-loginctl enable-linger person
-while [ ! -S /run/user/1000/bus ]; do sleep 0.1; done
 # Nothing may be skipped here for want of anything: that is what this machine is for.
 common="PATH=/srv/venv/bin:/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 CI=true SMCP_VM=1"
 pytest="$tests -m pytest -p no:cacheprovider --color=no -v -o faulthandler_timeout=600"
 limits="tests/runtimes/test_hierarchy.py tests/runtimes/test_cgroup.py tests/runtimes/test_limits.py
     tests/runtimes/test_rlimits.py tests/runtimes/test_watcher.py tests/runtimes/test_restraint.py"
-filter="tests/runtimes/test_bpf.py tests/runtimes/test_syscalls.py tests/runtimes/test_seccomp.py
-    tests/runtimes/test_filter_text.py tests/runtimes/test_filtered.py"
+filter="tests/runtimes/test_filtered.py tests/runtimes/test_syscalls.py tests/runtimes/test_seccomp.py
+    tests/runtimes/test_filter_text.py tests/runtimes/test_bpf.py"
 # What Node, git and a real server do under the filter is tested where they are.
 some='not node and not git and not real_server'
 
@@ -43,9 +41,15 @@ phase() {
 }
 
 # Nobody but root may write what Python compiles here, and the first start of the daemon would be a very long one.
-$tests -m compileall -q -j 2 supervisord_mcp tests /srv/site >/dev/null
-# The first scope takes a service manager a long time here.
-as_person systemd-run --user --scope --quiet true
-echo "guest: $(uname -srm), $(systemctl --version | head -n 1), $(bwrap --version), $(python3 --version)"
+as_root $tests -c "import hypothesis, jsonschema, pytest, supervisord_mcp.daemon, supervisord_mcp.cli.app, tests.kit.daemon"
+if [ -d /run/systemd/system ]; then
+    useradd --create-home --uid 1000 --shell /bin/bash person
+    loginctl enable-linger person
+    while [ ! -S /run/user/1000/bus ]; do sleep 0.1; done
+    # The first scope takes a service manager a long time here.
+    as_person systemd-run --user --scope --quiet true
+    systemctl --version | head -n 1
+fi
+echo "guest: $(uname -srm), $(bwrap --version), $(python3 --version)"
 while read -r name; do phase "$name" </dev/null; done <../phases
 echo "guest: done"

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from contrib.vm import unpacked
+
 #: What the guest needs: a service manager with a bus for each user, the sandbox, a Python, a compiler for programs
 #: that make system calls.
 PACKAGES = (
@@ -54,10 +56,7 @@ ln -sf ../guest.service "$1"/etc/systemd/system/multi-user.target.wants/guest.se
 """
 
 
-REMEDY = (
-    "Install the tools: sudo apt-get install mmdebstrap genext2fs e2fsprogs qemu-system-x86\n"
-    "For arm64 also: qemu-system-arm qemu-user-static binfmt-support arch-test"
-)
+REMEDY = "Install the tools: sudo apt-get install mmdebstrap genext2fs e2fsprogs qemu-system-x86 qemu-system-arm"
 #: Where the tools are; those for file systems are not in the PATH of everybody.
 SEARCHED = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
@@ -68,13 +67,17 @@ class ImageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """A kind of machine: Debian's name for it, the emulator with its options, the console, the platforms of wheels."""
+    """A kind of machine: Debian's name for it, the emulator with its options, the console, the platforms of wheels.
+
+    ``whole``: with a service manager; else packages are unpacked only.
+    """
 
     name: str
     emulator: str
     options: tuple[str, ...]
     console: str
     wheels: str
+    whole: bool
 
     @property
     def platforms(self) -> tuple[str, ...]:
@@ -83,8 +86,10 @@ class Processor:
 
 
 PROCESSORS = {
-    "amd64": Processor("amd64", "qemu-system-x86_64", ("-cpu", "max"), "ttyS0", "x86_64"),
-    "arm64": Processor("arm64", "qemu-system-aarch64", ("-M", "virt", "-cpu", "cortex-a72"), "ttyAMA0", "aarch64"),
+    "amd64": Processor("amd64", "qemu-system-x86_64", ("-cpu", "max"), "ttyS0", "x86_64", whole=True),
+    "arm64": Processor(
+        "arm64", "qemu-system-aarch64", ("-M", "virt", "-cpu", "cortex-a72"), "ttyAMA0", "aarch64", whole=False
+    ),
 }
 
 
@@ -99,29 +104,51 @@ class Image:
 
 def image(processor: Processor, release: str, place: Path, tell: Callable[[str], None]) -> Image:
     """Return the image for a processor and a release, made if there is none. Raise `ImageError` where it cannot be."""
-    furnish = _FURNISH % {"console": processor.console}
-    recipe = hashlib.sha256("\0".join((*PACKAGES, _PREPARE, furnish, _SIZE)).encode()).hexdigest()[:12]
+    packages, steps = (
+        (PACKAGES, (_PREPARE, _FURNISH)) if processor.whole else (unpacked.PACKAGES, ("", unpacked.FURNISH))
+    )
+    prepare, furnish = steps[0], steps[1] % {"console": processor.console}
+    recipe = hashlib.sha256("\0".join((*packages, prepare, furnish, _SIZE)).encode()).hexdigest()[:12]
     folder = place / f"{release}-{processor.name}-{recipe}"
     if not folder.is_dir():
-        _require("mmdebstrap", "genext2fs", "e2fsck", "resize2fs")
-        tell(f"making an image of {release} for {processor.name}, once: a minute, or ten for a foreign processor …")
-        _make(processor, release, furnish, folder)
+        _require("mmdebstrap", "genext2fs", "e2fsck", "resize2fs", "debugfs")
+        tell(f"making an image of {release} for {processor.name}, once: a minute or two …")
+        new = folder.with_suffix(".new")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        hooks = (
+            (f"--essential-hook={prepare}", f"--customize-hook={furnish}")
+            if processor.whole
+            else (f"--extract-hook={furnish}",)
+        )
+        _make(processor, release, (*packages, f"linux-image-cloud-{processor.name}"), hooks, new)
+        new.rename(folder)
     return Image(folder / "disk", *(_only(folder / "boot", name) for name in ("vmlinuz-*", "initrd.img-*")))
 
 
-def _make(processor: Processor, release: str, furnish: str, folder: Path) -> None:
-    new = folder.with_suffix(".new")
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    packages = ",".join((*PACKAGES, f"linux-image-cloud-{processor.name}"))
-    options = ["--quiet", "--variant=minbase", f"--architectures={processor.name}", f"--include={packages}"]
-    hooks = [f"--essential-hook={_PREPARE}", f"--customize-hook={furnish}", f"--customize-hook=copy-out /boot {new}"]
-    _run("mmdebstrap", *options, *hooks, "--format=ext2", release, f"{new}/disk")
-    _run("truncate", f"--size={_SIZE}", f"{new}/disk")
+def _make(processor: Processor, release: str, packages: Sequence[str], hooks: Sequence[str], new: Path) -> None:
+    """Write the disk and what boots it into a directory."""
+    disk, variant = f"{new}/disk", "minbase" if processor.whole else "extract"
+    options = [
+        "--quiet",
+        f"--variant={variant}",
+        f"--architectures={processor.name}",
+        f"--include={','.join(packages)}",
+    ]
+    _run("mmdebstrap", *options, *hooks, "--format=ext2", release, disk)
+    _run("truncate", f"--size={_SIZE}", disk)
     # Its status 1 says that something was put right: the tool that wrote the disk leaves that to it.
-    _run("e2fsck", "-fy", f"{new}/disk", fine=(0, 1))
-    _run("resize2fs", f"{new}/disk")
-    new.rename(folder)
+    _run("e2fsck", "-fy", disk, fine=(0, 1))
+    _run("resize2fs", disk)
+    _run("debugfs", "-R", f"rdump /boot {new}", disk)
+    if not processor.whole:
+        release_of_kernel = _only(new / "boot", "vmlinuz-*").name.removeprefix("vmlinuz-")
+        modules = f"/usr/lib/modules/{release_of_kernel}/kernel/drivers/block"
+        _run("debugfs", "-R", f"rdump {modules} {new}", disk)
+        _run("debugfs", "-R", f"dump /usr/bin/busybox {new}/busybox", disk)
+        module = _only(new / "block", f"{unpacked.MODULE}*").read_bytes()
+        ramdisk = new / "boot" / f"initrd.img-{release_of_kernel}"
+        unpacked.write_ramdisk(ramdisk, (new / "busybox").read_bytes(), module)
 
 
 def _only(folder: Path, pattern: str) -> Path:

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _WORDS = {"true": True, "false": False, "null": None}
 #: What may follow a removed key in its line and goes with it: the comment about it.
-_LINE_END = re.compile(r"[ \t]*(?://[^\n]*|/\*(?:(?!\*/|\n).)*\*/[ \t\r]*)?(?=\n|\r\n|\Z)")
+_LINE_END = re.compile(r"[ \t]*(?://[^\n]*?|/\*(?:(?!\*/|\n).)*\*/[ \t]*)?(?=\r?\n|\Z)")
 _BLANKS = re.compile(r"[ \t]*")
 _NEWLINE = re.compile(r"(?:\r?\n)?")
 #: Digits of a number that Python turns into an integer; more are a float, for the conversion takes quadratic time.

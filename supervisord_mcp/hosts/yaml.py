@@ -94,7 +94,7 @@ class Yaml:
                 start = _value_span(text, *holder.value[at - 1])[1]
         elif not text[line:start].strip():
             start, end = line, _line_end(text, end)
-            end += len(newline_of(text)) if end < len(text) else 0
+            end += 2 if text.startswith("\r\n", end) else 1
         elif later is not None:
             # Behind the dash of an element, where the next key takes its place.
             end = _start(later)

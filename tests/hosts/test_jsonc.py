@@ -86,6 +86,8 @@ def test_where_a_text_is_wrong(text: str, line: int, column: int, message: str) 
         ('{\n  "k": 1\n}', ("a",), 2, '{\n  "k": 1,\n  "a": 2\n}'),
         ('{\n  "k": 1, // why\n  "z": 2\n}', ("a",), 2, '{\n  "k": 1, // why\n  "a": 2,\n  "z": 2\n}'),
         ('{\r\n  "k": 1,\r\n  "z": 2\r\n}', ("a",), 2, '{\r\n  "k": 1,\r\n  "a": 2,\r\n  "z": 2\r\n}'),
+        ('{\r\n "k": 1, // why\r\n "z": 2\r\n}', ("a",), 2, '{\r\n "k": 1, // why\r\n "a": 2,\r\n "z": 2\r\n}'),
+        ('{\r\n "k": 1, /* x */ \r\n "z": 2\r\n}', ("a",), 2, '{\r\n "k": 1, /* x */ \r\n "a": 2,\r\n "z": 2\r\n}'),
         ('{\n  "k": 1, "z": 2\n}', ("a",), 2, '{\n  "k": 1,\n  "a": 2, "z": 2\n}'),
         ('{\n  "k": 1 // why\n}', ("a",), 2, '{\n  "k": 1,\n  "a": 2 // why\n}'),
         (
@@ -113,6 +115,7 @@ def test_a_value_is_put(before: str, path: KeyPath, value: Any, after: str) -> N
         ('{\n  "x": 1,\n  "a": 1, // gone\n  // stays\n  "y": 2\n}', '{\n  "x": 1,\n  // stays\n  "y": 2\n}'),
         ('{\n  "x": 1, // stays\n  "a": {\n    "b": 1\n  }\n}\n', '{\n  "x": 1 // stays\n}\n'),
         ('{\r\n  "x": 1,\r\n  "a": 1\r\n}', '{\r\n  "x": 1\r\n}'),
+        ('{\r\n  "x": 1,\r\n  "a": 1, // gone\r\n  "y": 2\r\n}', '{\r\n  "x": 1,\r\n  "y": 2\r\n}'),
         ('{\n  "x": 1,\n  "a": 1,\n}', '{\n  "x": 1,\n}'),
         ('{ "x": 1\n, "a": 1\n}', '{ "x": 1\n\n}'),
         ('{"x": 1,\n "a": 1}', '{"x": 1\n}'),
@@ -231,10 +234,16 @@ def test_edits_change_one_key_and_keep_the_rest(entry: dict[str, Any], value: An
         assert same(JSON.load(put), with_value(whole, ("entry", name), value))
         assert put.startswith(text[: place.start])
         assert put.endswith(text[place.end :])
+        assert _lone_newlines(put) <= _lone_newlines(text) or not text.partition("\n")[0].endswith("\r")
     cut = JSON.cut(text, ("entry", key))
+    assert _lone_newlines(cut) <= _lone_newlines(text)
     assert same(JSON.load(cut), without_value(whole, ("entry", key)))
     assert cut.startswith(text[: place.start])
     assert cut.endswith(text[place.end :])
+
+
+def _lone_newlines(text: str) -> int:
+    return text.count("\n") - text.count("\r\n")
 
 
 def test_a_text_is_read_once_for_several_questions() -> None:

@@ -95,6 +95,7 @@ def test_a_value_is_put(before: str, path: KeyPath, value: Any, after: str | Non
         ("x:\n  b: 2\n  a:\n    c: 1\n\n    d: 2 # gone\n", ("x", "a"), "x:\n  b: 2\n"),
         ("x:\n  b: 2\n  a: 1", ("x", "a"), "x:\n  b: 2\n"),
         ("x:\r\n  b: 2\r\n  a: 1\r\ny: 1\r\n", ("x", "a"), "x:\r\n  b: 2\r\ny: 1\r\n"),
+        ("x:\r\n  b: 2\n  a: 1\ny: 1\r\n", ("x", "a"), "x:\r\n  b: 2\ny: 1\r\n"),
         ("x: {a: 1, b: 2}\n", ("x", "a"), "x: {b: 2}\n"),
         ("x: {b: 2, a: 1}\n", ("x", "a"), "x: {b: 2}\n"),
         ("x: {a: 1}\n", ("x", "a"), "x: {}\n"),

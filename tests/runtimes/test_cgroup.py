@@ -243,7 +243,11 @@ def test_what_a_killed_daemon_left_is_ended(real: Groups) -> None:
 @pytest.fixture
 def unified() -> Iterator[Path]:
     """A real group of version 2, without controllers where version 1 has them."""
-    places = [Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines() if " cgroup2 " in line]
+    found = hierarchy.detect()
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    places = [Path(words[1]) for words in mounts if words[2] == "cgroup2"]
+    if found is not None and found.version == 2:
+        places = [Path(found.places[0])]
     need(places and os.access(places[0], os.W_OK), "cgroups of version 2 that may be made")
     made = places[0] / f"test-{os.getpid()}"
     made.mkdir()
