@@ -15,6 +15,7 @@ from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.credentials.reading import Grant
 from supervisord_mcp.errors import LaunchError, SmcpError
 from supervisord_mcp.observer import Observers
+from supervisord_mcp.policy.breach import Policy as Breach
 from supervisord_mcp.policy.lifecycle import Policy
 from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.policy.sharing import InstanceKey
@@ -51,7 +52,7 @@ class Blueprint:
     ``generation`` is the last run under its name, ``warn_on_echo`` whether it is told that a secret is sent to a host.
     ``digests`` name what is kept of a child, by the era of that; without them it is kept under the digest of the key.
     ``terms`` says, for each child anew, what is known of its era; ``judged`` takes what was found out. ``credentials``
-    are the secrets that its child is given.
+    are the secrets that its child is given, ``breach`` is what follows from a limit that is exceeded.
     """
 
     key: InstanceKey
@@ -63,6 +64,7 @@ class Blueprint:
     spawn: Callable[[Spawning], Awaitable[Child]]
     generation: int = 0
     digests: Mapping[Era, str] = field(default_factory=dict)
+    breach: Breach = "restart"
     warn_on_echo: bool = False
     terms: Callable[[], Terms] = Terms
     credentials: tuple[Grant, ...] = ()

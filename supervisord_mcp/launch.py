@@ -11,7 +11,7 @@ import os
 import pwd
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -287,7 +287,7 @@ class Launcher:
             mounts=mounts,
             network=_network(config),
             seccomp=_policy(name, config.seccomp, origin),
-            limits=Limits(**config.limits.model_dump()),
+            limits=_enforced(config),
         )
         giving = Giving(grants_of(config), config.deliver, self.credentials, self._delivery_dir)
         resolved = replace(_resolved(spec, config, program), credentials=giving.words)
@@ -447,10 +447,16 @@ def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Re
         runtime=config.runtime,
         network=config.network if isinstance(config.network, str) else (config.network_text, *config.network.allow),
         mounts=tuple((m.path, m.target or m.path, " ".join((m.access, *m.protected))) for m in spec.mounts),
-        limits=tuple(config.limits.model_dump().items()),
+        limits=tuple(asdict(_enforced(config)).items()),
         profile=config.profile,
         seccomp=spec.seccomp.words,
     )
+
+
+def _enforced(config: ServerConfig) -> Limits:
+    """Return the limits that are kept; what is only warned of is not among them."""
+    limits = Limits(**config.limits.model_dump())
+    return replace(limits, memory=None, pids=None, cpu=None) if config.breach == "warn" else limits
 
 
 def _directory(done: ResolvedServer, config: ServerConfig, facts: Facts, home: str) -> str | None:

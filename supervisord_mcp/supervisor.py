@@ -248,6 +248,7 @@ class Supervisor:
             terms=terms,
             judged=lambda verdict: self._around.verdicts.save(launch.fingerprint, verdict),
             generation=self._generations.get(key, 0),
+            breach=config.breach,
             warn_on_echo=config.warn_on_echo,
             credentials=launch.giving.grants,
         )

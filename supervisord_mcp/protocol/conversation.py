@@ -205,7 +205,7 @@ class Conversation:
         """Keep a request until there is a child."""
         attachment.open[identity] = None
         self.held.add(attachment.key, message)
-        return [Opened(attachment.key, identity), Demand()]
+        return [requests.opened(attachment.key, message, identity), Demand()]
 
     def forward(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         """Send a request of a host to the child. Raise `FramingError` if it is malformed."""
@@ -240,7 +240,7 @@ class Conversation:
         upstream = self.last_id
         # To a host of an older revision tasks were not offered: for it the member means nothing (pitfall 65).
         offered = self.discovery.capabilities if attachment.version >= mcp.NEWEST_LEGACY else {}
-        token, augmented = requests.rewrite(message, upstream, offered)
+        token, augmented, tool = requests.rewrite(message, upstream, offered)
         pending = Pending(attachment.key, identity, message.method, token, augmented, task)
         if reply is not None:
             pending.reply = reply
@@ -251,7 +251,7 @@ class Conversation:
         held = identity in attachment.open
         attachment.open[identity] = upstream
         sent = ToServer(jsonrpc.encode(message.members))
-        return [sent] if held else [Opened(attachment.key, identity), sent]
+        return [sent] if held else [Opened(attachment.key, identity, message.method, tool), sent]
 
     def _forward_list(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         refused = self.begin_list(attachment, message, identity)
@@ -402,7 +402,7 @@ class Conversation:
         now, ask = self.subscriptions.subscribe(attachment.key, identity, uri)
         if now:
             return [Remember(attachment.key), *self.succeed(attachment, identity)]
-        opened = [] if identity in attachment.open else [Opened(attachment.key, identity)]
+        opened = [] if identity in attachment.open else [requests.opened(attachment.key, message, identity)]
         attachment.open[identity] = None
         return [*opened, *(self.subscribe_upstream(uri) if ask else [])]
 

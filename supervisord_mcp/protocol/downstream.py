@@ -241,4 +241,5 @@ class Downstream:
                 commands += self._talk.turns.go_on()
             self._talk.subscriptions.cancel(attachment.key, identity)
             commands += self._talk.bridge.cancel(attachment.key, identity)
-        return [*commands, Dropped(attachment.key, identity), *attachment.forget(identity)]
+        dropped = Dropped(attachment.key, identity, requests.overdue(params))
+        return [*commands, dropped, *attachment.forget(identity)]
