@@ -15,12 +15,13 @@ from supervisord_mcp.config.variables import Reference, parse
 from supervisord_mcp.policy.tokens import find_secrets, sounds_secret
 
 _OPTION = re.compile(r"--?([A-Za-z][A-Za-z0-9_-]*)(?:=(.*))?", re.ASCII | re.DOTALL)
-#: Given a text, returns the names of the stored secrets whose values are in it.
-Known = Callable[[str], Iterable[str]]
+#: Given a word of a command and the part of it that an option calls a secret (or nothing), returns the names of the
+#: stored secrets whose values are in it.
+Known = Callable[[str, str], Iterable[str]]
 _KEEP = 'keep it with "smcp secret set NAME" and grant it: credentials = { VARIABLE = "vault:NAME" }'
 
 
-def nothing_known(_text: str) -> Iterable[str]:
+def nothing_known(_text: str, _told: str) -> Iterable[str]:
     """No secret is stored."""
     return ()
 
@@ -38,9 +39,12 @@ def exposures(
 
     ``words`` are those of its command, as they are written or with their variables replaced. No fault has the secret.
     """
+    option = ""
     for path, text in words:
+        called, value, option = _option_and_value(option, text)
+        told = value if sounds_secret(called.replace("-", "_")) else ""
         found = [(secret.kind, secret.what) for secret in find_secrets(text)]
-        found += [(name, f"the value of the secret {name}") for name in sorted(known(text))]
+        found += [(name, f"the value of the secret {name}") for name in sorted(known(text, told))]
         # What is known by its name is told by that alone.
         named = [one for one in found if ":" in one[0]] or found
         if allowed := [kind for kind, _ in found if kind in server.exposed]:
@@ -67,11 +71,17 @@ def plain_secrets(server: ServerConfig) -> Iterator[tuple[KeyPath, str]]:
             yield ("env", name), f"holds {what}, in plain text; {_KEEP.replace('VARIABLE', name)}"
     option = ""
     for path, text in words_of(server):
-        match = _OPTION.fullmatch(text)
-        value, option = (text, option) if match is None else (match[2] or "", match[1])
-        if _is_literal(value) and sounds_secret(option.replace("-", "_")) and next(find_secrets(text), None) is None:
-            yield path, f"may be a secret, after --{option}, and every user can read it; {_KEEP}"
-        option = option if match is not None and match[2] is None else ""
+        called, value, option = _option_and_value(option, text)
+        if _is_literal(value) and sounds_secret(called.replace("-", "_")) and next(find_secrets(text), None) is None:
+            yield path, f"may be a secret, after --{called}, and every user can read it; {_KEEP}"
+
+
+def _option_and_value(before: str, word: str) -> tuple[str, str, str]:
+    """Given the option that the last word was, return that of a word, its value, and the next ``before``."""
+    match = _OPTION.fullmatch(word)
+    if match is None:
+        return before, word, ""
+    return match[1], match[2] or "", match[1] if match[2] is None else ""
 
 
 def _is_literal(text: str) -> bool:

@@ -24,7 +24,7 @@ def server(**entry: Any) -> ServerConfig:
 def kinds(one: ServerConfig, stored: dict[str, str] | None = None) -> list[tuple[Any, str]]:
     """Return where a secret is shown, and what the entry would have to allow."""
 
-    def known(text: str) -> list[str]:
+    def known(text: str, _told: str) -> list[str]:
         return [name for name, value in (stored or {}).items() if value in text]
 
     found = list(exposures(one, words_of(one), known))
@@ -42,6 +42,26 @@ def test_stored_secrets_are_known_by_their_value() -> None:
     one = server(args=["--key", "some-value-of-no-shape"])
     assert kinds(one, {"vault:mine": "some-value-of-no-shape"}) == [(("args", 1), "vault:mine")]
     assert kinds(server(args=[TOKEN]), {"vault:gh": TOKEN}) == [(("args", 0), "vault:gh")]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--password=word", "word"], ["word", ""]),
+        (["--password", "word", "word"], ["", "word", ""]),
+        (["--user", "word", "-v", "--api-key", "a=b"], ["", "", "", "", "a=b"]),
+    ],
+)
+def test_what_follows_an_option_for_secrets_is_told_as_one(args: list[str], told: list[str]) -> None:
+    heard: list[str] = []
+    one = server(args=args)
+
+    def known(_text: str, told: str) -> list[str]:
+        heard.append(told)
+        return []
+
+    assert list(exposures(one, words_of(one), known)) == []
+    assert heard == ["", *told]
 
 
 @pytest.mark.parametrize("allowed", ["github", "vault:gh"])
@@ -72,7 +92,7 @@ def test_it_is_refused_at_load_with_its_place(tmp_path: Path) -> None:
     assert '"***"' in shown
     paths.config_file.write_text('[servers.a]\ncommand = ["server", "my-own-value"]\n')
     with pytest.raises(ConfigError, match="vault:own"):
-        load(paths, known=lambda text: ["vault:own"] if "my-own-value" in text else [])
+        load(paths, known=lambda text, _told: ["vault:own"] if "my-own-value" in text else [])
 
 
 @pytest.mark.parametrize(
