@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from supervisord_mcp.config.models import ServerConfig
+from supervisord_mcp.config.references import command_words, parse_reference
 from supervisord_mcp.config.source import KeyPath
 from supervisord_mcp.config.variables import Reference, parse
 from supervisord_mcp.policy.tokens import find_secrets, sounds_secret
@@ -32,12 +33,21 @@ def words_of(server: ServerConfig) -> Iterator[tuple[KeyPath, str]]:
     yield from ((("args", n), text) for n, text in enumerate(server.args))
 
 
+def commands_of(server: ServerConfig) -> Iterator[Iterable[tuple[KeyPath, str]]]:
+    """Yield the words of every command that an entry has: the server's own, and those that print its secrets."""
+    yield words_of(server)
+    for variable, text in server.credentials.items():
+        reference = parse_reference(text)
+        if reference.source == "command":
+            yield [(("credentials", variable), word) for word in command_words(reference.name)]
+
+
 def exposures(
     server: ServerConfig, words: Iterable[tuple[KeyPath, str]], known: Known = nothing_known
 ) -> Iterator[tuple[KeyPath, str]]:
     """Yield the key and the fault of every word that shows a secret, unless the entry allows it by name.
 
-    ``words`` are those of its command, as they are written or with their variables replaced. No fault has the secret.
+    ``words`` are those of a command, as they are written or with their variables replaced. No fault has the secret.
     """
     option = ""
     for path, text in words:

@@ -71,6 +71,21 @@ def test_an_entry_may_allow_it_by_name(allowed: str) -> None:
     assert [kind for _, kind in kinds(other)] == (["slack"] if allowed == "github" else ["github", "slack"])
 
 
+def test_the_command_of_a_source_shows_what_is_in_it_too(tmp_path: Path) -> None:
+    paths = write(paths_in(tmp_path))
+    entry = '[servers.a]\ncommand = "server"\ncredentials = {{ B = "vault:b", T = "command:get --api-key {}" }}\n'
+    paths.config_file.write_text(entry.format(TOKEN))
+    with pytest.raises(ConfigError) as raised:
+        load(paths)
+    assert [problem.key for problem in raised.value.problems] == ["servers.a.credentials.T"]
+    assert TOKEN not in str(raised.value)
+    paths.config_file.write_text(entry.format("plain") + 'exposed = ["vault:own"]\n')
+    load(paths, known=lambda _text, told: ["vault:own"] if told == "plain" else [])
+    paths.config_file.write_text(entry.format("plain"))
+    with pytest.raises(ConfigError, match="vault:own"):
+        load(paths, known=lambda _text, told: ["vault:own"] if told == "plain" else [])
+
+
 def test_only_what_there_is_can_be_allowed() -> None:
     with pytest.raises(ValueError, match='did you mean "github"'):
         server(exposed=["githubb"])
