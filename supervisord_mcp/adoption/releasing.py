@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from supervisord_mcp.adoption.adopting import World, keep_trust
 from supervisord_mcp.adoption.records import Record, Records
+from supervisord_mcp.adoption.survey import way
 from supervisord_mcp.config.files import read_file
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.hosts.base import HostFile, Surroundings
 from supervisord_mcp.hosts.catalogue import HOSTS, find_hosts
+from supervisord_mcp.hosts.entry import HostEntry
 from supervisord_mcp.hosts.files import Change, write
 from supervisord_mcp.hosts.undo import Undo, undo
 
@@ -90,9 +92,15 @@ def release_file(release: Release, world: World) -> None:
     records.forget(release.records)
 
 
-def unused_servers(configured: Mapping[str, object], released: Sequence[Record], left: Sequence[Record]) -> list[str]:
-    """Return the servers that the released entries named and that no other adopted entry names."""
+def unused_servers(
+    configured: Mapping[str, object],
+    released: Sequence[Record],
+    left: Sequence[Record],
+    entries: Iterable[HostEntry] = (),
+) -> list[str]:
+    """Return the servers that the released entries named and that no other adopted entry, nor one of these, names."""
     named = {replaced.server for record in left for replaced in record.replaced}
+    named |= {way(entry)[1] for entry in entries}
     found = {replaced.server: None for record in released for replaced in record.replaced}
     return [name for name in found if name in configured and name not in named]
 
