@@ -86,13 +86,32 @@ class Records:
                 kept = self._read()
                 self._write(_Kept(kept.adopted, {**kept.imported, **servers}))
 
+    def note_made(self, fingerprint: str, name: str) -> None:
+        """Note a server that is about to be made: what had that name before is not what it stands for now."""
+        with locked(self.lock):
+            kept = self._read()
+            others = {other: known for other, known in kept.imported.items() if known != name}
+            self._write(_Kept(kept.adopted, {**others, fingerprint: name}))
+
+    def forget_made(self, fingerprint: str) -> None:
+        """Drop the note of a server that was not made."""
+        with locked(self.lock):
+            kept = self._read()
+            others = {other: name for other, name in kept.imported.items() if other != fingerprint}
+            self._write(_Kept(kept.adopted, others))
+
     def note_adopted(self, record: Record, before: bytes, after: bytes) -> None:
         """Keep how a file was and will be; called before it is changed."""
         with locked(self.lock):
-            for name, content in ((record.backup, before), (record.written, after)):
-                self._put(self.directory / name, content)
-            kept = self._read()
-            self._write(_Kept((*kept.adopted, record), kept.imported))
+            try:
+                for name, content in ((record.backup, before), (record.written, after)):
+                    self._put(self.directory / name, content)
+                kept = self._read()
+                self._write(_Kept((*kept.adopted, record), kept.imported))
+            except BaseException:
+                # Nothing would ever remove what no record names, and there may be secrets in it.
+                self._remove(record.backup, record.written)
+                raise
 
     def forget(self, records: Sequence[Record], *, backups: bool = True) -> None:
         """Drop records, with their ``backups`` unless these are all that is left of a file."""
@@ -100,9 +119,7 @@ class Records:
             kept = self._read()
             self._write(_Kept(tuple(one for one in kept.adopted if one not in records), kept.imported))
             for record in records:
-                for name in (record.written, *((record.backup,) if backups else ())):
-                    with suppress(OSError):
-                        (self.directory / name).unlink()
+                self._remove(record.written, *((record.backup,) if backups else ()))
 
     def before(self, record: Record) -> bytes:
         """Return how a file was before it was adopted."""
@@ -120,6 +137,11 @@ class Records:
                 f"a backup cannot be read: {self.directory / name}: {error.strerror}",
                 remedy="put the entries of the host back by hand",
             ) from error
+
+    def _remove(self, *names: str) -> None:
+        for name in names:
+            with suppress(OSError):
+                (self.directory / name).unlink()
 
     @property
     def _file(self) -> Path:

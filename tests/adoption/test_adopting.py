@@ -75,8 +75,11 @@ def test_what_was_imported_is_noted_also_where_something_else_goes_wrong(
 ) -> None:
     machine.cursor(a={"command": "a-mcp"}, b={"command": "b-mcp"})
     added: list[str] = []
+    known: list[list[str]] = []
 
     def add(_paths: object, name: str, _entry: object) -> Path:
+        # Also where nothing more can be done afterwards: the process may be killed.
+        known.append(list(machine.records.imported().values()))
         if added:
             raise KeyboardInterrupt
         added.append(name)
@@ -85,6 +88,7 @@ def test_what_was_imported_is_noted_also_where_something_else_goes_wrong(
     monkeypatch.setattr(edit, "add_server", add)
     with pytest.raises(KeyboardInterrupt):
         import_servers(machine.plan(), machine.world)
+    assert known == [["a"], ["a", "b"]]
     assert list(machine.records.imported().values()) == ["a"]
 
 

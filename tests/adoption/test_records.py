@@ -95,3 +95,19 @@ def test_where_nothing_can_be_kept_nothing_is_changed(records: Records) -> None:
         records.note_adopted(record(records), b"1", b"2")
     records.directory.chmod(0o700)
     assert records.adopted() == ()
+
+
+def test_a_name_stands_for_the_server_that_was_made_last(records: Records) -> None:
+    records.note_imported({"f": "a", "g": "b"})
+    records.note_made("h", "a")
+    assert records.imported() == {"g": "b", "h": "a"}
+    records.forget_made("h")
+    assert records.imported() == {"g": "b"}
+
+
+def test_a_backup_without_a_record_does_not_stay(records: Records) -> None:
+    one = record(records)
+    (records.directory / one.written).mkdir(parents=True)
+    with pytest.raises(SmcpError, match="nothing was changed"):
+        records.note_adopted(one, b"a secret", b"")
+    assert not (records.directory / one.backup).exists()
