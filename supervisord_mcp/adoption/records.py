@@ -103,10 +103,12 @@ class Records:
     def note_adopted(self, record: Record, before: bytes, after: bytes) -> None:
         """Keep how a file was and will be; called before it is changed."""
         with locked(self.lock):
+            kept = self._read()
+            self._sweep(kept)
             try:
-                for name, content in ((record.backup, before), (record.written, after)):
+                # In this order, so that a backup that was never noted has the other file beside it.
+                for name, content in ((record.written, after), (record.backup, before)):
                     self._put(self.directory / name, content)
-                kept = self._read()
                 self._write(_Kept((*kept.adopted, record), kept.imported))
             except BaseException:
                 # Nothing would ever remove what no record names, and there may be secrets in it.
@@ -119,7 +121,8 @@ class Records:
             kept = self._read()
             self._write(_Kept(tuple(one for one in kept.adopted if one not in records), kept.imported))
             for record in records:
-                self._remove(record.written, *((record.backup,) if backups else ()))
+                self._remove(*((record.backup,) if backups else ()), record.written)
+            self._sweep(self._read())
 
     def before(self, record: Record) -> bytes:
         """Return how a file was before it was adopted."""
@@ -137,6 +140,18 @@ class Records:
                 f"a backup cannot be read: {self.directory / name}: {error.strerror}",
                 remedy="put the entries of the host back by hand",
             ) from error
+
+    def _sweep(self, kept: _Kept) -> None:
+        """Remove what a process left that was killed; called with the lock held.
+
+        A backup that stays without a record, as its file is gone, has nothing beside it.
+        """
+        noted = {record.written for record in kept.adopted}
+        for file in self.directory.glob("*.after"):
+            if file.name not in noted:
+                self._remove(file.with_suffix(".before").name, file.name)
+        for file in self.directory.glob(".*.tmp"):
+            self._remove(file.name)
 
     def _remove(self, *names: str) -> None:
         for name in names:
