@@ -16,7 +16,7 @@ from supervisord_mcp.hosts.base import HostFile, Surroundings
 from supervisord_mcp.hosts.catalogue import HOSTS, find_hosts
 from supervisord_mcp.hosts.entry import HostEntry
 from supervisord_mcp.hosts.files import Change, write
-from supervisord_mcp.hosts.undo import Undo, undo
+from supervisord_mcp.hosts.undo import Identity, Undo, undo
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,15 @@ def _release(records: Records, where: Surroundings, stack: tuple[Record, ...]) -
         return Release(path, stack, trouble=SmcpError(f"{path} cannot be read: {error.strerror}"))
     try:
         content, file = before, host_file(stack[0], where)
+        later: frozenset[Identity] = frozenset()
         for record in reversed(stack):
-            paths = tuple(replaced.path for replaced in record.replaced)
             # Two hosts may keep their servers in one file, each in its own words.
             file = host_file(record, where)
-            content = undo(Undo(file.dialect, records.before(record), records.after(record), paths), content)
+            paths = tuple(replaced.path for replaced in record.replaced)
+            done = Undo(file.dialect, records.before(record), records.after(record), paths)
+            content = undo(done.without(later), content)
+            # One that came back in other words and was adopted again is what it was then, not what it was before.
+            later |= done.identities
         paths = tuple(replaced.path for record in stack for replaced in record.replaced)
         exact = content == records.before(stack[0])
     except SmcpError as error:

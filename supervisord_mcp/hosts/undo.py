@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,8 @@ from supervisord_mcp.hosts.syntax import (
 
 #: More pairs of lines are not compared; the change is then taken back key by key.
 _MOST_PAIRS = 4_000_000
+#: The path of an entry, in a list with its name instead of its place.
+Identity = KeyPath
 #: Stands for a key that is not there.
 _ABSENT: Any = object()
 
@@ -38,6 +40,24 @@ class Undo:
     before: bytes
     after: bytes
     paths: tuple[KeyPath, ...]
+
+    @property
+    def identities(self) -> frozenset[Identity]:
+        """The entries that were changed, as they are known wherever they are moved in the file."""
+        return frozenset(self._identity(path) for path in self.paths)
+
+    def without(self, entries: Container[Identity]) -> Undo:
+        """Return the change without some entries."""
+        return replace(self, paths=tuple(path for path in self.paths if self._identity(path) not in entries))
+
+    def _identity(self, path: KeyPath) -> Identity:
+        if self.dialect.name is None:
+            return path
+        try:
+            entry = value_at(self.dialect.syntax.load(split_bom(self.before)[1]), path)
+        except (KeyError, SyntaxFaultError, UnicodeDecodeError):
+            return path
+        return (*path[:-1], entry[self.dialect.name])
 
 
 class _ConflictError(ValueError):
