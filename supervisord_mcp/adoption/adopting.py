@@ -72,12 +72,12 @@ def import_servers(plan: Plan, world: World) -> Imported:
 def _add(server: Server, world: World, records: Records) -> SmcpError | None:
     """Add one server; return why its secrets could not be moved, if so."""
     # Before it is written, so that it is known again wherever this ends; a note without a server says nothing.
-    records.note_made(server.fingerprint, server.name)
+    gone = records.note_made(server.fingerprint, server.name)
     try:
         table, trouble = _with_secrets(server, world.store)
         edit.add_server(world.paths, server.name, table)
     except BaseException:
-        records.forget_made(server.fingerprint)
+        records.forget_made(server.fingerprint, gone)
         raise
     return trouble
 

@@ -86,19 +86,21 @@ class Records:
                 kept = self._read()
                 self._write(_Kept(kept.adopted, {**kept.imported, **servers}))
 
-    def note_made(self, fingerprint: str, name: str) -> None:
-        """Note a server that is about to be made: what had that name before is not what it stands for now."""
+    def note_made(self, fingerprint: str, name: str) -> Mapping[str, str]:
+        """Note a server that is about to be made; return the notes that went, for what had that name before."""
         with locked(self.lock):
             kept = self._read()
-            others = {other: known for other, known in kept.imported.items() if known != name}
+            gone = {other: known for other, known in kept.imported.items() if known == name and other != fingerprint}
+            others = {other: known for other, known in kept.imported.items() if other not in gone}
             self._write(_Kept(kept.adopted, {**others, fingerprint: name}))
+        return gone
 
-    def forget_made(self, fingerprint: str) -> None:
-        """Drop the note of a server that was not made."""
+    def forget_made(self, fingerprint: str, gone: Mapping[str, str]) -> None:
+        """Drop the note of a server that was not made, and bring back those that went for it."""
         with locked(self.lock):
             kept = self._read()
             others = {other: name for other, name in kept.imported.items() if other != fingerprint}
-            self._write(_Kept(kept.adopted, others))
+            self._write(_Kept(kept.adopted, {**gone, **others}))
 
     def note_adopted(self, record: Record, before: bytes, after: bytes) -> None:
         """Keep how a file was and will be; called before it is changed."""
