@@ -79,6 +79,8 @@ def _add(server: Server, world: World, records: Records) -> SmcpError | None:
     except BaseException:
         records.forget_made(server.fingerprint, gone)
         raise
+    # Another import that came second with the name has dropped its own note, which is this one.
+    records.note_imported({server.fingerprint: server.name})
     return trouble
 
 

@@ -90,7 +90,7 @@ class Records:
         """Note a server that is about to be made; return the notes that went, for what had that name before."""
         with locked(self.lock):
             kept = self._read()
-            gone = {other: known for other, known in kept.imported.items() if known == name and other != fingerprint}
+            gone = {other: known for other, known in kept.imported.items() if known == name or other == fingerprint}
             others = {other: known for other, known in kept.imported.items() if other not in gone}
             self._write(_Kept(kept.adopted, {**others, fingerprint: name}))
         return gone

@@ -106,6 +106,8 @@ def test_a_name_stands_for_the_server_that_was_made_last(records: Records) -> No
     # Another process was first: the name stands for what that one made.
     records.forget_made("h", gone)
     assert records.imported() == {"f": "a", "g": "b"}
+    records.forget_made("f", records.note_made("f", "a"))
+    assert records.imported() == {"f": "a", "g": "b"}
 
 
 def test_a_backup_without_a_record_does_not_stay(records: Records) -> None:
