@@ -57,21 +57,31 @@ def import_servers(plan: Plan, world: World) -> Imported:
     """Put the servers of a plan into the configuration, each with its secrets in the vault."""
     failed: dict[str, SmcpError] = {}
     exposed: dict[str, SmcpError] = {}
-    done: dict[str, str] = {}
-    try:
-        for server in plan.servers:
-            try:
-                if not server.there:
-                    table, trouble = _with_secrets(server, world.store)
-                    edit.add_server(world.paths, server.name, table)
-                    exposed |= {} if trouble is None else {server.name: trouble}
-                done[server.fingerprint] = server.name
-            except SmcpError as error:
-                failed[server.name] = error
-    finally:
-        # What was written is known again, also where something else ends this.
-        Records.of(world.paths).note_imported(done)
+    records = Records.of(world.paths)
+    for server in plan.servers:
+        try:
+            if server.there:
+                records.note_imported({server.fingerprint: server.name})
+            elif (trouble := _add(server, world, records)) is not None:
+                exposed[server.name] = trouble
+        except SmcpError as error:
+            failed[server.name] = error
     return Imported(failed, exposed)
+
+
+def _add(server: Server, world: World, records: Records) -> SmcpError | None:
+    """Add one server; return why its secrets could not be moved, if so."""
+    # Before it is written, so that it is known again wherever this ends; a note without a server says nothing.
+    gone = records.note_made(server.fingerprint, server.name)
+    try:
+        table, trouble = _with_secrets(server, world.store)
+        edit.add_server(world.paths, server.name, table)
+    except BaseException:
+        records.forget_made(server.fingerprint, gone)
+        raise
+    # Another import that came second with the name has dropped its own note, which is this one.
+    records.note_imported({server.fingerprint: server.name})
+    return trouble
 
 
 def _with_secrets(server: Server, store: Store) -> tuple[dict[str, object], SmcpError | None]:

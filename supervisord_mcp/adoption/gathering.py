@@ -86,7 +86,8 @@ def known(paths: Paths, place: Place) -> Known:
     same = {
         digest(server.argv, server.env, server.cwd, place): name
         for name, server in servers.items()
-        if server.project_file is None
+        # What is given to a server besides its command makes it another one than an entry that has none of it.
+        if server.project_file is None and not server.credentials
     }
     return Known({name: server.argv for name, server in servers.items()}, same, Records.of(paths).imported())
 

@@ -86,13 +86,36 @@ class Records:
                 kept = self._read()
                 self._write(_Kept(kept.adopted, {**kept.imported, **servers}))
 
+    def note_made(self, fingerprint: str, name: str) -> Mapping[str, str]:
+        """Note a server that is about to be made; return the notes that went, for what had that name before."""
+        with locked(self.lock):
+            kept = self._read()
+            gone = {other: known for other, known in kept.imported.items() if known == name or other == fingerprint}
+            others = {other: known for other, known in kept.imported.items() if other not in gone}
+            self._write(_Kept(kept.adopted, {**others, fingerprint: name}))
+        return gone
+
+    def forget_made(self, fingerprint: str, gone: Mapping[str, str]) -> None:
+        """Drop the note of a server that was not made, and bring back those that went for it."""
+        with locked(self.lock):
+            kept = self._read()
+            others = {other: name for other, name in kept.imported.items() if other != fingerprint}
+            self._write(_Kept(kept.adopted, {**gone, **others}))
+
     def note_adopted(self, record: Record, before: bytes, after: bytes) -> None:
         """Keep how a file was and will be; called before it is changed."""
         with locked(self.lock):
-            for name, content in ((record.backup, before), (record.written, after)):
-                self._put(self.directory / name, content)
             kept = self._read()
-            self._write(_Kept((*kept.adopted, record), kept.imported))
+            self._sweep(kept)
+            try:
+                # In this order, so that a backup that was never noted has the other file beside it.
+                for name, content in ((record.written, after), (record.backup, before)):
+                    self._put(self.directory / name, content)
+                self._write(_Kept((*kept.adopted, record), kept.imported))
+            except BaseException:
+                # Nothing would ever remove what no record names, and there may be secrets in it.
+                self._remove(record.backup, record.written)
+                raise
 
     def forget(self, records: Sequence[Record], *, backups: bool = True) -> None:
         """Drop records, with their ``backups`` unless these are all that is left of a file."""
@@ -100,9 +123,8 @@ class Records:
             kept = self._read()
             self._write(_Kept(tuple(one for one in kept.adopted if one not in records), kept.imported))
             for record in records:
-                for name in (record.written, *((record.backup,) if backups else ())):
-                    with suppress(OSError):
-                        (self.directory / name).unlink()
+                self._remove(*((record.backup,) if backups else ()), record.written)
+            self._sweep(self._read())
 
     def before(self, record: Record) -> bytes:
         """Return how a file was before it was adopted."""
@@ -120,6 +142,23 @@ class Records:
                 f"a backup cannot be read: {self.directory / name}: {error.strerror}",
                 remedy="put the entries of the host back by hand",
             ) from error
+
+    def _sweep(self, kept: _Kept) -> None:
+        """Remove what a process left that was killed; called with the lock held.
+
+        A backup that stays without a record, as its file is gone, has nothing beside it.
+        """
+        noted = {record.written for record in kept.adopted}
+        for file in self.directory.glob("*.after"):
+            if file.name not in noted:
+                self._remove(file.with_suffix(".before").name, file.name)
+        for file in self.directory.glob(".*.tmp"):
+            self._remove(file.name)
+
+    def _remove(self, *names: str) -> None:
+        for name in names:
+            with suppress(OSError):
+                (self.directory / name).unlink()
 
     @property
     def _file(self) -> Path:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from supervisord_mcp.adoption.adopting import World, keep_trust
 from supervisord_mcp.adoption.records import Record, Records
+from supervisord_mcp.adoption.survey import way
 from supervisord_mcp.config.files import read_file
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.hosts.base import HostFile, Surroundings
 from supervisord_mcp.hosts.catalogue import HOSTS, find_hosts
+from supervisord_mcp.hosts.entry import HostEntry
 from supervisord_mcp.hosts.files import Change, write
-from supervisord_mcp.hosts.undo import Undo, undo
+from supervisord_mcp.hosts.undo import Identity, Undo, undo
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,8 @@ def releases(records: Records, where: Surroundings, keys: Collection[str] = ()) 
     by_file: dict[str, list[Record]] = {}
     for record in records.adopted():
         if not keys or record.host in keys:
-            by_file.setdefault(record.file, []).append(record)
+            # Links of several hosts may lead to one file.
+            by_file.setdefault(os.path.realpath(record.file), []).append(record)
     return [_release(records, where, tuple(found)) for found in by_file.values()]
 
 
@@ -52,11 +56,15 @@ def _release(records: Records, where: Surroundings, stack: tuple[Record, ...]) -
         return Release(path, stack, trouble=SmcpError(f"{path} cannot be read: {error.strerror}"))
     try:
         content, file = before, host_file(stack[0], where)
+        later: frozenset[Identity] = frozenset()
         for record in reversed(stack):
-            paths = tuple(replaced.path for replaced in record.replaced)
             # Two hosts may keep their servers in one file, each in its own words.
             file = host_file(record, where)
-            content = undo(Undo(file.dialect, records.before(record), records.after(record), paths), content)
+            paths = tuple(replaced.path for replaced in record.replaced)
+            done = Undo(file.dialect, records.before(record), records.after(record), paths)
+            content = undo(done.without(later), content)
+            # One that came back in other words and was adopted again is what it was then, not what it was before.
+            later |= done.identities
         paths = tuple(replaced.path for record in stack for replaced in record.replaced)
         exact = content == records.before(stack[0])
     except SmcpError as error:
@@ -90,9 +98,15 @@ def release_file(release: Release, world: World) -> None:
     records.forget(release.records)
 
 
-def unused_servers(configured: Mapping[str, object], released: Sequence[Record], left: Sequence[Record]) -> list[str]:
-    """Return the servers that the released entries named and that no other adopted entry names."""
+def unused_servers(
+    configured: Mapping[str, object],
+    released: Sequence[Record],
+    left: Sequence[Record],
+    entries: Iterable[HostEntry] = (),
+) -> list[str]:
+    """Return the servers that the released entries named and that no other adopted entry, nor one of these, names."""
     named = {replaced.server for record in left for replaced in record.replaced}
+    named |= {way(entry)[1] for entry in entries}
     found = {replaced.server: None for record in released for replaced in record.replaced}
     return [name for name in found if name in configured and name not in named]
 

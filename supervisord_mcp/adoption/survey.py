@@ -56,8 +56,11 @@ class Drift:
     def remedy(self) -> str:
         """What to do about it; empty where that may well be meant."""
         match self.change:
-            case Change.DIRECT | Change.NEW | Change.BROKEN:
+            case Change.DIRECT | Change.NEW:
                 return f"smcp adopt {self.host}"
+            case Change.BROKEN:
+                # What runs through smcp is not adopted again.
+                return f"smcp release {self.host} && smcp adopt {self.host}"
             case Change.UNREADABLE:
                 return "correct it in the host, or with an editor"
             case Change.EDITED | Change.GONE:

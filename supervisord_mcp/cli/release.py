@@ -77,6 +77,7 @@ def _show(one: Release) -> None:
 
 def _remove(done: list[Release]) -> None:
     """Remove the servers that only the released entries named."""
+    from supervisord_mcp.adoption.gathering import gather
     from supervisord_mcp.adoption.records import Records
     from supervisord_mcp.adoption.releasing import unused_servers
     from supervisord_mcp.config import edit
@@ -84,7 +85,9 @@ def _remove(done: list[Release]) -> None:
 
     places = world().paths
     released = [record for one in done for record in one.records]
-    for name in unused_servers(load(places).config.servers, released, Records.of(places).adopted()):
+    # An entry may name a server without a record: a copy that somebody made in the host, or one written by hand.
+    entries = gather(person(None)).entries
+    for name in unused_servers(load(places).config.servers, released, Records.of(places).adopted(), entries):
         edit.remove_server(places, name)
         console().print(f"removed the server {name}", soft_wrap=True)
     reload_daemon()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,8 @@ from supervisord_mcp.hosts.syntax import (
 
 #: More pairs of lines are not compared; the change is then taken back key by key.
 _MOST_PAIRS = 4_000_000
+#: The path of an entry, in a list with its name instead of its place.
+Identity = KeyPath
 #: Stands for a key that is not there.
 _ABSENT: Any = object()
 
@@ -38,6 +40,24 @@ class Undo:
     before: bytes
     after: bytes
     paths: tuple[KeyPath, ...]
+
+    @property
+    def identities(self) -> frozenset[Identity]:
+        """The entries that were changed, as they are known wherever they are moved in the file."""
+        return frozenset(self._identity(path) for path in self.paths)
+
+    def without(self, entries: Container[Identity]) -> Undo:
+        """Return the change without some entries."""
+        return replace(self, paths=tuple(path for path in self.paths if self._identity(path) not in entries))
+
+    def _identity(self, path: KeyPath) -> Identity:
+        if self.dialect.name is None:
+            return path
+        try:
+            entry = value_at(self.dialect.syntax.load(split_bom(self.before)[1]), path)
+        except (KeyError, SyntaxFaultError, UnicodeDecodeError):
+            return path
+        return (*path[:-1], entry[self.dialect.name])
 
 
 class _ConflictError(ValueError):
@@ -106,7 +126,7 @@ def _plan(record: Undo, before: Any, after: Any, now: Any) -> _Plan:
     wanted = now
     for path in record.paths:
         here = _moved(record.dialect, path, after, now)
-        if here is None:
+        if here is None or any(part.here == here for part in parts):
             continue
         try:
             steps = tuple(_merge(value_at(before, path), value_at(after, path), value_at(now, here), ()))
@@ -123,16 +143,30 @@ def _plan(record: Undo, before: Any, after: Any, now: Any) -> _Plan:
 
 def _moved(dialect: Dialect, path: KeyPath, after: Any, now: Any) -> KeyPath | None:
     """Return where the entry of a path is now, or None if it is gone. In a list it is known by its name."""
-    if dialect.name is None:
-        try:
-            value_at(now, path)
-        except KeyError:
-            return None
-        return path
-    name = value_at(after, (*path, dialect.name))
-    entries = (found for found in find_entries(dialect, now) if isinstance(found, Found))
-    same_name = [found.path for found in entries if found.name == name and found.path[:-1] == path[:-1]]
-    return path if path in same_name else next(iter(same_name), None)
+    ours = value_at(after, path)
+    name = path[-1] if dialect.name is None else ours[dialect.name]
+    beside = _beside(dialect, path, now)
+    same_name = [found.path for found in beside if found.name == name]
+    if same_name:
+        return path if path in same_name else same_name[0]
+    # One with a new name is still ours if it says what we wrote, and if that is clear.
+    names = {found.name for found in _beside(dialect, path, after)}
+    renamed = [
+        found.path
+        for found in beside
+        if found.name not in names and same(_nameless(dialect, found.value), _nameless(dialect, ours))
+    ]
+    return renamed[0] if len(renamed) == 1 else None
+
+
+def _beside(dialect: Dialect, path: KeyPath, data: Any) -> list[Found]:
+    """Return the entries of the table or list in which a path is."""
+    entries = (found for found in find_entries(dialect, data) if isinstance(found, Found))
+    return [found for found in entries if found.path[:-1] == path[:-1]]
+
+
+def _nameless(dialect: Dialect, entry: Any) -> Any:
+    return {key: value for key, value in entry.items() if key != dialect.name} if isinstance(entry, dict) else entry
 
 
 def _merge(before: Any, after: Any, now: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from supervisord_mcp.adoption import adopting
 from supervisord_mcp.adoption.adopting import adopt_file, drafts, import_servers
 from supervisord_mcp.adoption.shims import shim_command
 from supervisord_mcp.config import edit
+from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.hosts.files import Change, Reading, preview
@@ -75,8 +77,11 @@ def test_what_was_imported_is_noted_also_where_something_else_goes_wrong(
 ) -> None:
     machine.cursor(a={"command": "a-mcp"}, b={"command": "b-mcp"})
     added: list[str] = []
+    known: list[list[str]] = []
 
     def add(_paths: object, name: str, _entry: object) -> Path:
+        # Also where nothing more can be done afterwards: the process may be killed.
+        known.append(list(machine.records.imported().values()))
         if added:
             raise KeyboardInterrupt
         added.append(name)
@@ -85,6 +90,24 @@ def test_what_was_imported_is_noted_also_where_something_else_goes_wrong(
     monkeypatch.setattr(edit, "add_server", add)
     with pytest.raises(KeyboardInterrupt):
         import_servers(machine.plan(), machine.world)
+    assert known == [["a"], ["a", "b"]]
+    assert list(machine.records.imported().values()) == ["a"]
+
+
+def test_of_two_imports_at_once_the_one_that_was_first_is_known(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.cursor(a={"command": "a-mcp"})
+    plan, add = machine.plan(), edit.add_server
+
+    def add_second(paths: Paths, name: str, entry: Mapping[str, object]) -> Path:
+        monkeypatch.setattr(edit, "add_server", add)
+        file = add(paths, name, entry)
+        assert list(import_servers(plan, machine.world).failed) == ["a"]
+        return file
+
+    monkeypatch.setattr(edit, "add_server", add_second)
+    assert import_servers(plan, machine.world).failed == {}
     assert list(machine.records.imported().values()) == ["a"]
 
 

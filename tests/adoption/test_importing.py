@@ -65,6 +65,28 @@ def test_a_server_whose_secret_is_in_the_vault_is_known_again(machine: Machine) 
     assert (server.name, server.there) == ("github", False)
 
 
+def test_a_server_with_credentials_is_no_server_of_an_entry_without(machine: Machine) -> None:
+    machine.cursor(git={"command": "npx", "args": ["x-mcp"], "env": {"GIT_TOKEN": TOKEN}})
+    machine.adopt()
+    machine.claude(git={"command": "npx", "args": ["x-mcp"]})
+    server = machine.server("claude-code")
+    assert (server.name, server.there) == ("git-claude-code", False)
+
+
+def test_a_name_that_is_used_again_stands_for_its_last_secret(machine: Machine) -> None:
+    one = {"command": "npx", "args": ["x-mcp"], "env": {"GIT_TOKEN": TOKEN}}
+    file = machine.cursor(git=one)
+    machine.adopt()
+    machine.release()
+    machine.paths.config_file.write_text("")
+    file.unlink()
+    machine.claude(git={**one, "env": {"GIT_TOKEN": TOKEN[::-1].replace("_phg", "") + "x" * 4}})
+    machine.adopt()
+    machine.cursor(git=one)
+    server = machine.server("cursor")
+    assert (server.name, server.there) == ("git-cursor", False)
+
+
 def test_plain_secrets_are_no_part_of_the_table(machine: Machine) -> None:
     machine.cursor(git={"command": "npx", "args": ["x-mcp"], "env": {"GIT_TOKEN": TOKEN, "LEVEL": "1", "NONE": ""}})
     server = machine.server()

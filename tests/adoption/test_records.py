@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import stat
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from supervisord_mcp.adoption.records import Record, Records, Replaced, backup_names
@@ -95,3 +97,42 @@ def test_where_nothing_can_be_kept_nothing_is_changed(records: Records) -> None:
         records.note_adopted(record(records), b"1", b"2")
     records.directory.chmod(0o700)
     assert records.adopted() == ()
+
+
+def test_a_name_stands_for_the_server_that_was_made_last(records: Records) -> None:
+    records.note_imported({"f": "a", "g": "b"})
+    gone = records.note_made("h", "a")
+    assert records.imported() == {"g": "b", "h": "a"}
+    # Another process was first: the name stands for what that one made.
+    records.forget_made("h", gone)
+    assert records.imported() == {"f": "a", "g": "b"}
+    records.forget_made("f", records.note_made("f", "a"))
+    assert records.imported() == {"f": "a", "g": "b"}
+
+
+def test_a_backup_without_a_record_does_not_stay(records: Records) -> None:
+    one = record(records)
+    (records.directory / one.written).mkdir(parents=True)
+    with pytest.raises(SmcpError, match="nothing was changed"):
+        records.note_adopted(one, b"a secret", b"")
+    assert not (records.directory / one.backup).exists()
+
+
+def test_what_a_killed_process_left_goes_with_the_next_one(records: Records) -> None:
+    kept, gone, killed = record(records), record(records, "zed"), record(records, "kiro")
+    records.note_adopted(kept, b"1", b"2")
+    records.note_adopted(gone, b"3", b"4")
+    records.forget([gone], backups=False)
+    records.note_adopted(killed, b"a secret", b"")
+    file = records.directory / "records.json"
+    noted = file.read_bytes()
+    next_one = partial(records.note_adopted, record(records, "amp"), b"5", b"6")
+    for action in (next_one, partial(records.forget, [])):
+        (records.directory / killed.written).write_bytes(b"")
+        (records.directory / killed.backup).write_bytes(b"a secret")
+        (records.directory / ".records.json.x1.tmp").write_bytes(noted)
+        file.write_bytes(msgspec.json.encode({"adopted": [kept]}))
+        action()
+        left = {one.name for one in records.directory.iterdir()}
+        assert {kept.backup, kept.written, gone.backup} <= left
+        assert left.isdisjoint({killed.backup, killed.written, ".records.json.x1.tmp"})

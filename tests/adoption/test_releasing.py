@@ -78,6 +78,50 @@ def test_a_file_that_was_adopted_again_goes_back_to_its_beginning(machine: Machi
     assert json.loads(first) == {"mcpServers": {"time": TIME}}
 
 
+def test_an_entry_that_came_back_in_other_words_and_was_adopted_again(machine: Machine) -> None:
+    file = machine.cursor(time=TIME, other={"command": "other-mcp"})
+    machine.adopt()
+    data = json.loads(file.read_text())
+    newer = {"command": "uvx", "args": ["mcp-server-time@2"]}
+    data["mcpServers"]["time"] = newer
+    file.write_text(json.dumps(data))
+    machine.adopt()
+    machine.release()
+    assert json.loads(file.read_text())["mcpServers"] == {"time": newer, "other": {"command": "other-mcp"}}
+    assert machine.records.adopted() == ()
+
+
+def test_an_entry_of_a_list_that_came_back_in_other_words(machine: Machine) -> None:
+    text = "mcpServers:\n- {name: time, command: uvx, args: [mcp-server-time]}\n- {name: b, command: b-mcp}\n"
+    file = machine.write(".continue/config.yaml", f"name: x\nversion: 1.0.0\nschema: v1\n{text}")
+    before = file.read_text()
+    machine.adopt()
+    lines = file.read_text().splitlines(keepends=True)
+    # It stands behind the other one now.
+    newer = "- {name: time, command: uvx, args: [mcp-server-time@2]}\n"
+    file.write_text("".join([*lines[:4], *lines[5:], newer]))
+    machine.adopt()
+    machine.release()
+    head, *entries = before.split("- ")
+    assert file.read_text() == f"{head}- {entries[1]}{newer}"
+
+
+def test_a_file_that_was_adopted_by_two_links_goes_back_to_its_beginning(machine: Machine) -> None:
+    file = machine.write("dots/mcp.json", {"time": TIME})
+    for link in (".cursor/mcp.json", ".codeium/windsurf/mcp_config.json"):
+        (machine.home / link).parent.mkdir(parents=True)
+        (machine.home / link).symlink_to(file)
+    machine.adopt("cursor")
+    data = json.loads(file.read_text())
+    data["mcpServers"]["new"] = {"command": "new-mcp"}
+    file.write_text(json.dumps(data))
+    machine.adopt("windsurf")
+    assert len({record.file for record in machine.records.adopted()}) == 2
+    machine.release()
+    assert json.loads(file.read_text()) == {"mcpServers": {"time": TIME, "new": {"command": "new-mcp"}}}
+    assert machine.records.adopted() == ()
+
+
 def test_a_file_that_is_gone_leaves_its_backup(machine: Machine) -> None:
     file = machine.cursor(time=TIME)
     before = file.read_bytes()

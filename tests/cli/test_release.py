@@ -37,6 +37,15 @@ def test_servers_go_too_if_that_is_wanted(smcp: Smcp, machine: Machine, tools: F
     assert tools.asked == [control.Reload()]
 
 
+def test_a_server_that_a_host_names_by_hand_stays(smcp: Smcp, machine: Machine, tools: FakeDaemon) -> None:
+    machine.cursor(time=TIME)
+    machine.adopt()
+    machine.claude(clock={"command": "smcp", "args": ["connect", "time"]})
+    ran = smcp("release", "--yes", "--remove")
+    assert (ran.status, ran.err) == (0, "")
+    assert list(tomllib.loads(machine.paths.config_file.read_text())["servers"]) == ["time"]
+
+
 def test_what_cannot_be_given_back_is_told_and_the_rest_is(smcp: Smcp, machine: Machine) -> None:
     cursor, claude = machine.cursor(time=TIME), machine.claude(time=TIME)
     before = claude.read_bytes()

@@ -149,6 +149,31 @@ def test_an_entry_that_is_gone_stays_away() -> None:
     assert undo(done, b"{}\n") == b"{}\n"
 
 
+def test_an_entry_with_a_new_name_is_still_ours() -> None:
+    done = simple()
+    now = done.after.decode().replace('"a": {', '"renamed": {', 1)
+    assert undo(done, now.encode()).decode() == BEFORE.replace('"a": {', '"renamed": {', 1)
+    # Of two that say what we wrote, nobody knows which it is.
+    one = json.loads(done.after.decode().replace(" // why", ""))
+    del one["mcpServers"]["b"]
+    ours = one["mcpServers"].pop("a")
+    one["mcpServers"] |= {"x": ours, "y": ours}
+    two = json.dumps(one).encode()
+    assert undo(done, two) == two
+    del one["mcpServers"]["y"]
+    assert json.loads(undo(done, json.dumps(one).encode()))["mcpServers"]["x"]["args"] == ["-y", "a"]
+
+
+def test_a_new_name_in_a_list() -> None:
+    before = "mcpServers:\n- name: a\n  command: a\n"
+    dialect = Dialect(syntax=Yaml(), name="name")
+    paths = (("mcpServers", 0),)
+    after = replace_entries(dialect, before, dict.fromkeys(paths, Replacement(SHIM)))
+    now = after.replace("name: a", "name: new")
+    done = Undo(dialect, before.encode(), after.encode(), paths)
+    assert undo(done, now.encode()).decode() == before.replace("name: a", "name: new")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "key"),
     [
