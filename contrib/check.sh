@@ -7,7 +7,7 @@ set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/setup.sh"
 
 ensure_home
-ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential \
+ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential tmux=tmux \
     gnome-keyring-daemon=gnome-keyring dbus-run-session=dbus dbus-send=dbus pass=pass gpg=gnupg
 # By itself: a distribution that has no such package must not go without the others.
 ensure_system chromium=chromium

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,11 +15,13 @@ from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.credentials.reading import Grant
 from supervisord_mcp.errors import LaunchError, SmcpError
 from supervisord_mcp.observer import Observers
+from supervisord_mcp.policy.breach import Policy as Breach
 from supervisord_mcp.policy.lifecycle import Policy
 from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.callbacks import Rules
 from supervisord_mcp.protocol.eras.probe import Terms, Verdict
+from supervisord_mcp.protocol.mcp import Era
 from supervisord_mcp.runtimes.base import Child
 from supervisord_mcp.stopped import Stopped
 from supervisord_mcp.verdicts import Verdicts
@@ -48,8 +50,9 @@ class Blueprint:
     """What an instance is made of: its name, its rules, and how a child of it is started.
 
     ``generation`` is the last run under its name, ``warn_on_echo`` whether it is told that a secret is sent to a host.
-    ``terms`` says, for each child anew, what is known of its era;
-    ``judged`` takes what was found out. ``credentials`` are the secrets that its child is given.
+    ``digests`` name what is kept of a child, by the era of that; without them it is kept under the digest of the key.
+    ``terms`` says, for each child anew, what is known of its era; ``judged`` takes what was found out. ``credentials``
+    are the secrets that its child is given, ``breach`` is what follows from a limit that is exceeded.
     """
 
     key: InstanceKey
@@ -60,6 +63,8 @@ class Blueprint:
     isolation: str
     spawn: Callable[[Spawning], Awaitable[Child]]
     generation: int = 0
+    digests: Mapping[Era, str] = field(default_factory=dict)
+    breach: Breach = "restart"
     warn_on_echo: bool = False
     terms: Callable[[], Terms] = Terms
     credentials: tuple[Grant, ...] = ()

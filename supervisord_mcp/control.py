@@ -54,6 +54,7 @@ from supervisord_mcp.protocol.control import (
 )
 from supervisord_mcp.protocol.framing import LineSplitter
 from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
+from supervisord_mcp.protocol.usage import UsageResult
 from supervisord_mcp.rotation import Rotation
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.supervisor import Supervisor
@@ -77,6 +78,7 @@ class Office:
     shut_down: Callable[[], None]
     stay: Callable[[], None]
     log_of: Callable[[str], ServerLog]
+    usage: Callable[[control.Usage], Awaitable[UsageResult]]
     rotation: Rotation
 
 
@@ -213,8 +215,6 @@ class Connection:
                 await supervisor.stop(self._names(operation), self._whence(operation))
             case Restart():
                 await supervisor.restart(self._names(operation), self._whence(operation))
-            case Reload():
-                return await self._office.reload()
             case ListServers():
                 return ListResult(servers=supervisor.entries())
             case Tools():
@@ -227,14 +227,25 @@ class Connection:
                 await self._logs(request, operation)
             case Events():
                 await self._events(request, operation)
+            case control.Usage():
+                return await self._office.usage(operation)
+            case Reload() | Down() | Stay() | Version():
+                return await self._govern(operation)
+            case _:
+                return await self._secret(operation)
+        return None
+
+    async def _govern(self, operation: Reload | Down | Stay | Version) -> object:
+        """Do what is about the daemon itself."""
+        match operation:
+            case Reload():
+                return await self._office.reload()
             case Down():
                 self._office.shut_down()
             case Stay():
                 self._office.stay()
             case Version():
                 return VersionResult(version=__version__, pid=os.getpid())
-            case _:
-                return await self._secret(operation)
         return None
 
     async def _secret(self, operation: SecretChanged | SecretCheck | SecretUnlock) -> object:

@@ -49,6 +49,7 @@ from supervisord_mcp.runtimes.process import secure_standard_fds
 from supervisord_mcp.shim import pointer_file
 from supervisord_mcp.stopped import Stopped
 from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.usage import UsageDesk
 from supervisord_mcp.verdicts import Verdicts
 
 _log = logging.getLogger(__name__)
@@ -163,6 +164,7 @@ class Daemon:
             self._supervisor = Supervisor(self._config, self._launcher, around, self._logs)
             self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
             self._reloader = Reloader(self._reload_quietly)
+            self._usage = UsageDesk(self._supervisor, self._observers, self._paths.counts_file)
             self._hosts = HostWatch(self._paths, self._observers, lambda: self._config.daemon.watch_hosts)
             office = Office(
                 supervisor=self._supervisor,
@@ -172,6 +174,7 @@ class Daemon:
                 shut_down=lambda: self._end("smcp down"),
                 stay=self._stay,
                 log_of=self._logs.__getitem__,
+                usage=self._usage.report,
                 rotation=Rotation(self._supervisor, self._credentials),
             )
             control = ControlServer(office, tasks)
@@ -182,6 +185,7 @@ class Daemon:
             tasks.start_soon(self._watch_configuration)
             tasks.start_soon(self._hosts.run)
             tasks.start_soon(self._look_around, endpoint, listener, control)
+            tasks.start_soon(self._usage.run)
             self._tell_crash(endpoint.crashed)
             self._supervisor.start_eager(self._config.servers)
             gc.collect()
@@ -196,6 +200,7 @@ class Daemon:
                 self._reception.close_all()
             with anyio.move_on_after(LAST_PATIENCE + 3 * self._longest_grace()):
                 await self._supervisor.shut_down()
+            self._usage.close()
             stop_reaping()
             tasks.cancel_scope.cancel()
 
@@ -288,6 +293,7 @@ class Daemon:
             self._launcher = self._make_launcher()
         self._launcher.origins = self._origins = loaded.origins
         plan, displaced = self._supervisor.reconfigure(config, self._launcher)
+        self._usage.configure(config)
         self._reception.rehouse(displaced)
         self._supervisor.start_eager((*plan.added, *plan.changed))
         result = ReloadResult(added=plan.added, changed=plan.changed, removed=plan.removed)
@@ -399,7 +405,7 @@ class Daemon:
             uptime=round(time.monotonic() - self._started, 3),
             socket=str(self._paths.socket),
             config=str(self._paths.config_file),
-            problems=self._problems,
+            problems=(*self._problems, *self._usage.problems),
             logging=self._logs.trouble,
             sessions=self._reception.sessions,
             hosts=self._hosts.remarks,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.launch import Launch
 from supervisord_mcp.policy.sharing import InstanceKey
+from supervisord_mcp.protocol.eras.probe import Verdict
 from supervisord_mcp.reports import matters
 from supervisord_mcp.server import ManagedServer
 
@@ -35,6 +36,28 @@ class Displaced:
 
     instance: ManagedServer
     removed: bool
+
+
+def counterpart(
+    housed: Mapping[InstanceKey, Housing], key: InstanceKey, launch: Launch, known: Verdict
+) -> Housing | None:
+    """Return the instance with another key that serves a session just as well, by what is known of the server by now.
+
+    A legacy child serves hosts of both eras, but was told once what they can be asked, so that has to be the same; a
+    modern one is told with each request (protocol.md 6.1 D2, D5).
+    """
+    for other, housing in housed.items():
+        if housing.outdated or replace(other, digest=key.digest) != key:
+            continue
+        there = housing.launch
+        if known.only == "legacy":
+            fits = there.digests == launch.digests
+        else:
+            fits = there.digests["modern"] == launch.digests["modern"]
+            fits &= known.only == "modern" or (known.modern is True and there.era == launch.era == "modern")
+        if fits:
+            return housing
+    return None
 
 
 def forgettable(housed: Mapping[InstanceKey, Housing]) -> Iterator[InstanceKey]:

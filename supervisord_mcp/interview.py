@@ -19,8 +19,9 @@ from supervisord_mcp.conduit import Bounds, Conduit, Fittings
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.launch import Launch
 from supervisord_mcp.logs import ServerLog
-from supervisord_mcp.protocol import jsonrpc, mcp
+from supervisord_mcp.protocol import content, jsonrpc, mcp
 from supervisord_mcp.protocol.catalogue import items_of
+from supervisord_mcp.protocol.control import EMPTY_OBJECT
 from supervisord_mcp.protocol.eras import envelope, probe
 from supervisord_mcp.protocol.eras.envelope import Envelope
 from supervisord_mcp.protocol.findings import NAMED_BY, Difference, Finding, differences
@@ -111,16 +112,18 @@ async def _one_legacy(terms: Terms, capabilities: dict[str, Any]) -> Finding:
             raise _SilentError(f"answered initialize with an error: {probe.error_text(answer)}")
         took = talk.age
         said = jsonrpc.members_of(answer.members["result"])
+        version = jsonrpc.value_of(said.get("protocolVersion"))
+        if version not in mcp.LEGACY_VERSIONS:
+            raise _SilentError(f"speaks protocol version {version!r}, which smcp does not know")
         talk.tell("notifications/initialized")
         lists = await talk.lists(said, None)
         if capabilities:
             await anyio.sleep(LISTENING)
-        version = jsonrpc.string_of(said.get("protocolVersion"))
         return Finding(
             era="legacy",
-            versions=() if version is None else (version,),
-            server=Raw(said.get("serverInfo", b"{}")),
-            capabilities=Raw(said.get("capabilities", b"{}")),
+            versions=(version,),
+            server=_object(said.get("serverInfo")),
+            capabilities=_object(said.get("capabilities")),
             start=took,
             memory=await asyncio.to_thread(memory, talk.child.pid),
             lists=lists,
@@ -150,13 +153,18 @@ async def _one_modern(terms: Terms, capabilities: dict[str, Any]) -> Finding:
         meta = jsonrpc.members_of(found.result.get("_meta"))
         return Finding(
             era="modern",
-            versions=tuple(jsonrpc.value_of(found.result.get("supportedVersions")) or ()),
-            server=Raw(meta.get(envelope.SERVER_INFO, b"{}")),
-            capabilities=Raw(found.result.get("capabilities", b"{}")),
+            versions=tuple(map(str, jsonrpc.value_of(found.result.get("supportedVersions")) or ())),
+            server=_object(meta.get(envelope.SERVER_INFO)),
+            capabilities=_object(found.result.get("capabilities")),
             start=took,
             memory=await asyncio.to_thread(memory, talk.child.pid),
             lists=lists,
         )
+
+
+def _object(said: Text | None) -> Raw:
+    """Return a member that is to be an object; an empty one in place of what a server wrote instead."""
+    return Raw(said) if said is not None and content.is_object(Raw(said)) else EMPTY_OBJECT
 
 
 class _SilentError(Exception):

@@ -11,7 +11,7 @@ import os
 import pwd
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -89,7 +89,9 @@ class Launch:
     """How a child for a session would be started.
 
     ``relay`` says to whom what the child asks is passed on.
-    ``era`` is that of the instance that it is for, and ``digest`` the one of ``digests`` that belongs to it.
+    ``era`` is that of the instance that it is for, and ``digest`` the one of ``digests`` that belongs to it. That of
+    the modern era does not depend on what hosts can be asked; ``undecided`` does, and stands for it while it is not
+    known whether the server speaks that era at all, for else its child has to be told.
     ``spec`` has neither marker nor ``read_only`` yet: `start` adds them. ``program`` is what its command was found to
     be, or None where it was not found. ``host_variables`` are the names that were taken from the environment of the
     host; their values are part of the digest. ``sets`` are sets of hosts that `start` adds to the network of ``spec``,
@@ -101,6 +103,7 @@ class Launch:
     digest: str
     era: Era
     digests: Mapping[Era, str]
+    undecided: str
     scope: Scope
     relay: Rules
     isolation: str
@@ -121,6 +124,18 @@ class Launch:
     def of(self, era: Era) -> Launch:
         """Return the same for the instance of an era."""
         return replace(self, era=era, digest=self.digests[era])
+
+    def on_trial(self) -> Launch:
+        """Return the same for the instance of a modern host whose server may turn out to be a legacy one."""
+        return replace(self, era="modern", digest=self.undecided)
+
+    def like(self, other: Launch) -> Launch:
+        """Return the same for an instance that was made as another launch says."""
+        return self.on_trial() if other.digest == other.undecided else self.of(other.era)
+
+    def names(self, digest: str) -> bool:
+        """Whether an instance with that digest is one for hosts like this, in whichever era."""
+        return digest in (*self.digests.values(), self.undecided)
 
     @property
     def fingerprint(self) -> str:
@@ -272,7 +287,7 @@ class Launcher:
             mounts=mounts,
             network=_network(config),
             seccomp=_policy(name, config.seccomp, origin),
-            limits=Limits(**config.limits.model_dump()),
+            limits=_enforced(config),
         )
         giving = Giving(grants_of(config), config.deliver, self.credentials, self._delivery_dir)
         resolved = replace(_resolved(spec, config, program), credentials=giving.words)
@@ -288,6 +303,7 @@ class Launcher:
             digest=digests[era],
             era=era,
             digests=digests,
+            undecided=digest(replace(resolved, era="modern", capabilities=told)),
             scope=config.sharing,
             relay=relay,
             isolation=runtime.isolation,
@@ -431,10 +447,16 @@ def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Re
         runtime=config.runtime,
         network=config.network if isinstance(config.network, str) else (config.network_text, *config.network.allow),
         mounts=tuple((m.path, m.target or m.path, " ".join((m.access, *m.protected))) for m in spec.mounts),
-        limits=tuple(config.limits.model_dump().items()),
+        limits=tuple(asdict(_enforced(config)).items()),
         profile=config.profile,
         seccomp=spec.seccomp.words,
     )
+
+
+def _enforced(config: ServerConfig) -> Limits:
+    """Return the limits that are kept; what is only warned of is not among them."""
+    limits = Limits(**config.limits.model_dump())
+    return replace(limits, memory=None, pids=None, cpu=None) if config.breach == "warn" else limits
 
 
 def _directory(done: ResolvedServer, config: ServerConfig, facts: Facts, home: str) -> str | None:

@@ -18,6 +18,7 @@ import anyio
 
 from supervisord_mcp import reasons
 from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
+from supervisord_mcp.breaches import Breaches
 from supervisord_mcp.conduit import Conduit, Fittings
 from supervisord_mcp.congestion import Congestion
 from supervisord_mcp.credentials.masking import masker
@@ -36,6 +37,7 @@ from supervisord_mcp.protocol.multiplexer import Multiplexer
 from supervisord_mcp.remarks import Remarks
 from supervisord_mcp.runtimes.base import Child, ExitStatus
 from supervisord_mcp.session import SessionLink
+from supervisord_mcp.traffic import Around, Traffic
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +63,9 @@ class ManagedServer:
         self._conduit: Conduit | None = None
         self._changed = anyio.Event()
         self.remarks = Remarks(log)
+        self.breaches = Breaches(self.key, around.observers, log, lambda: self.blueprint.breach)
+        self._messages = around.observers.messages
+        self.traffic = Traffic(blueprint.key, around.observers, Around(self._mux.host, self._loop.call_later))
         self._echoes = Echoes(blueprint.key, log, around.observers)
         self._failure: SmcpError | None = None
         self._phase = self._ailment = self.last_error = ""
@@ -158,6 +163,7 @@ class ManagedServer:
         if session is None:
             return
         self._congestion.leave(session)
+        self.traffic.left(key)
         self._used = self._loop.time()
         self._apply(self._mux.detach(key))
         self._check_congestion()
@@ -189,6 +195,9 @@ class ManagedServer:
         for line in lines:
             if (session := self._sessions.get(key)) is None:
                 return
+            if self._messages.watched:
+                self.traffic.line(key, line, "from-host")
+            self.traffic.length = 0 if isinstance(line, Oversized) else len(line)
             try:
                 self._apply(self._mux.from_session(key, line))
             except Exception:  # noqa: BLE001 - a fault of ours with one message must leave nobody waiting for ever
@@ -247,17 +256,16 @@ class ManagedServer:
         self._stepping = True
         try:
             while self._queue:
-                before = self._life
-                now = self._loop.time()
-                self._life, commands = step(before, self._queue.popleft(), now, self.blueprint.policy, random.random())
+                before, event, now = self._life, self._queue.popleft(), self._loop.time()
+                self._life, commands = step(before, event, now, self.blueprint.policy, random.random())
                 for command in commands:
                     self._carry_out(command)
                 if self._life.shown != before.shown:
-                    self._announce(before.shown)
+                    self._announce(before.shown, event)
         finally:
             self._stepping = False
 
-    def _announce(self, before: str) -> None:
+    def _announce(self, before: str, event: life.Event) -> None:
         self._changed.set()
         self._changed = anyio.Event()
         if self._life.state is State.RUNNING:
@@ -265,7 +273,7 @@ class ManagedServer:
             self._used = self._loop.time()
             self._watch_idle()
         data: dict[str, Any] = {"instance": str(self.key), "generation": self._life.generation, "from": before}
-        data["to"] = self._life.shown
+        data |= {"to": self._life.shown, "why": type(event).__name__.lower(), "sessions": len(self._sessions)}
         if self._life.cause and self._life.shown in ("BACKOFF", "FATAL", "EXITED"):
             data["cause"] = self._life.cause
         self._around.observers.publish(Event("state", self.key.server, data))
@@ -353,8 +361,7 @@ class ManagedServer:
         self._conduit = Conduit(child, self._server_log, fittings, self.blueprint.bounds)
         return self._conduit
 
-    def _taker(self) -> TakeLine:
-        """Return what takes the lines of the child; nothing looks at them on the way unless that is wanted."""
+    def _taker(self) -> TakeLine:  # nothing looks at the lines of the child on the way unless that is wanted
         return self._echoes.watching(self._from_child) if self.blueprint.warn_on_echo else self._from_child
 
     def _ended(self, generation: int, status: ExitStatus | None, conduit: Conduit) -> None:
@@ -365,13 +372,14 @@ class ManagedServer:
             self._apply(self._mux.child_lost("", blameless=True))
             return
         words = reasons.LastWords(conduit.tail, self.remarks.noise)
+        status, final = self.breaches.ended(status)
         ending = reasons.ended(self.key.server, self._life, status, conduit.trouble, words)
         reason, self._ailment = ending.reason, ""
         if ending.unasked:
             self.last_error = ending.cause
             self._failure = LaunchError(reason.text)
         self.remarks.end_run()
-        self._event(life.Exited(generation, bool(status and status.success), ending.cause))
+        self._event(life.Exited(generation, bool(status and status.success), ending.cause, final=final))
         self._apply(self._mux.child_lost(reason.text, reason.data, blameless=False))
         if ending.unasked:
             self._fail_held(reason)
@@ -380,6 +388,8 @@ class ManagedServer:
         self._check_congestion()
 
     def _from_child(self, line: bytes | Oversized) -> None:
+        if self._messages.watched:
+            self.traffic.line(0, line, "from-server")
         try:
             self._apply(self._mux.from_server(line))
         except Exception as error:  # noqa: BLE001 - as above: a fresh child is better than answers that never come
@@ -398,22 +408,29 @@ class ManagedServer:
                 case talk.ToSession():
                     if command.closes:
                         self._used = self._loop.time()
+                        self.traffic.answered(command, self._used)
                     if (session := self._sessions.get(command.session)) is not None:
                         session.send(command.data, command.weight, command.closes)
+                    if self._messages.watched:
+                        self.traffic.line(command.session, command.data, "to-host")
                 case talk.ToServer():
                     if self._conduit is not None:
                         self._conduit.write(command.data)
+                        if self._messages.watched:
+                            self.traffic.line(0, command.data, "to-server")
                 case talk.Opened():
                     if (session := self._sessions.get(command.session)) is not None:
                         session.opened(command.identity)
+                    self.traffic.opened(command, self._used)
                 case _:
                     self._apply_rare(command)
 
     def _apply_rare(self, command: talk.Command) -> None:
         match command:
-            case talk.Dropped(key, identity):
+            case talk.Dropped(key, identity, _):
                 if (session := self._sessions.get(key)) is not None:
                     session.dropped(identity)
+                self.traffic.dropped(command)
             case talk.Remember(key):
                 if (session := self._sessions.get(key)) is not None:
                     session.remember(self._mux.state(key))
@@ -443,7 +460,8 @@ class ManagedServer:
             case talk.Judged(verdict):
                 self.blueprint.judged(verdict)
             case talk.Learned(learnt, changed):
-                self._around.catalogues.save(self.key.server, self.key.digest, learnt)
+                digest = self.blueprint.digests.get(learnt.era, self.key.digest)
+                self._around.catalogues.save(self.key.server, digest, learnt)
                 data = {"instance": str(self.key), "changed": list(changed)}
                 self._around.observers.publish(Event("catalogue", self.key.server, data))
             case talk.Health(trouble):

@@ -14,13 +14,12 @@ from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.errors import NotRunningError, SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.facts import NOWHERE, Facts, Whence
-from supervisord_mcp.housing import Displaced, Housing, forgettable
+from supervisord_mcp.housing import Displaced, Housing, counterpart, forgettable
 from supervisord_mcp.launch import Launch, Launcher
 from supervisord_mcp.logs import ServerLog, TaggedLog
 from supervisord_mcp.observer import Event
 from supervisord_mcp.policy import reload
 from supervisord_mcp.policy.sharing import InstanceKey, instance_key
-from supervisord_mcp.protocol.callbacks import Shared
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import SessionKey
 from supervisord_mcp.protocol.control import ServerEntry, ServerStatus
@@ -119,6 +118,8 @@ class Supervisor:
         if host == "legacy":
             return launch
         known = self._around.verdicts.load(launch.fingerprint)
+        if config.pinned_era is None and known == probe.UNKNOWN:
+            return launch.on_trial()
         return launch.of(probe.preferred(config.pinned_era, host, known))
 
     def only_era(self, facts: Facts) -> Era | None:
@@ -166,14 +167,10 @@ class Supervisor:
         return housing.instance
 
     def _bridged(self, key: InstanceKey, launch: Launch) -> Housing | None:
-        """Return the instance of the other era, where the server was found to speak one era only."""
-        only = self._around.verdicts.load(launch.fingerprint).only
-        if self.server(key.server).pinned_era or only is None:
+        """Return the instance that was made before it was found out which eras the server speaks, or for another."""
+        if self.server(key.server).pinned_era:
             return None
-        if only == "legacy" and isinstance(launch.relay, Shared):
-            return None  # the other instance was not told what these hosts can do
-        other = launch.of("modern" if launch.era == "legacy" else "legacy")
-        return self._housed.get(replace(key, digest=other.digest))
+        return counterpart(self._housed, key, launch, self._around.verdicts.load(launch.fingerprint))
 
     def _find_outdated(self, new: InstanceKey) -> None:
         """Find what would be the instance of a key today, but was made when its command was another; end what can be.
@@ -184,7 +181,7 @@ class Supervisor:
             if key == new or key.session is not None or replace(key, digest=new.digest) != new:
                 continue
             with suppress(SmcpError):
-                housing.outdated = key.digest not in self.plan(housing.facts).digests.values()
+                housing.outdated = not self.plan(housing.facts).names(key.digest)
         self._end_outdated()
 
     def _end_outdated(self) -> None:
@@ -196,7 +193,10 @@ class Supervisor:
                 self.retire(housing.instance)
 
     def _make(self, key: InstanceKey, launch: Launch) -> ManagedServer:
-        known = self._around.catalogues.load(key.server, key.digest)
+        # What a child offers is kept by its own era, which need not be that of the instance.
+        only = self._around.verdicts.load(launch.fingerprint).only
+        pinned = self.config.servers[key.server].pinned_era
+        known = self._around.catalogues.load(key.server, launch.digests[pinned or only or launch.era])
         tag = self._tag(key)
         log = TaggedLog(self._logs[key.server], tag) if tag else self._logs[key.server]
         instance = ManagedServer(self._blueprint(key, launch), self._around, log, known)
@@ -244,9 +244,11 @@ class Supervisor:
             bounds=self.bounds(config),
             isolation=launch.isolation,
             spawn=spawn,
+            digests=launch.digests,
             terms=terms,
             judged=lambda verdict: self._around.verdicts.save(launch.fingerprint, verdict),
             generation=self._generations.get(key, 0),
+            breach=config.breach,
             warn_on_echo=config.warn_on_echo,
             credentials=launch.giving.grants,
         )
@@ -467,7 +469,7 @@ class Supervisor:
         try:
             launch = self.plan(housing.facts)
             if self.server(old.server).pinned_era is None:
-                launch = launch.of(housing.launch.era)
+                launch = launch.like(housing.launch)
             key = instance_key(old.server, launch.digest, launch.scope, project=old.project, session=old.session or "")
         except SmcpError:
             key = None

@@ -64,7 +64,7 @@ PLANTS = [
     ),
     Plant("absolute_imports", source("cli/a.py", "from . import b"), "cli/a.py:1"),
     Plant("absolute_imports", source("cli/a.py", "from ..errors import SmcpError"), "cli/a.py:1"),
-    Plant("heavy_libraries_have_one_home", source("server.py", "import psutil"), "server.py:1"),
+    Plant("heavy_libraries_have_one_home", source("server.py", "import matplotlib"), "server.py:1"),
     Plant(
         "heavy_libraries_have_one_home",
         source("daemon.py", "def f():\n    from rich.table import Table"),

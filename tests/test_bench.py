@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from contrib.bench import __main__ as bench
-from contrib.bench import revisions
+from contrib.bench import revisions, usage
 from contrib.bench.figures import Bar, Figure, Sample, machine, table
 from contrib.bench.hosts import Host, crowd, flood
 from contrib.bench.place import TINY, BenchError
 from contrib.bench.plan import Plan
 
-SHORT = Plan(rounds=2, calls=5, floods=1, seconds=0.05, crowds=(1, 10), starts=1, connections=2)
+SHORT = Plan(rounds=2, calls=5, floods=1, seconds=0.05, crowds=(1, 10), starts=1, connections=2, idle=0.05)
 
 
 def test_a_sample_is_compared_repetition_by_repetition() -> None:
@@ -121,3 +121,18 @@ def test_two_revisions_are_compared(
 def test_a_revision_that_git_does_not_have_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert revisions.main(["no-such-revision"]) == 1
     assert "no-such-revision" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_it_costs_to_measure_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(usage, "QUICK", SHORT)
+    monkeypatch.setattr(usage, "_SERVERS", 2)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert usage.main(["--quick"]) == 0
+    out = capsys.readouterr().out
+    for what in ("time of a call", "calls per second", "processor time for a call", "2 idle servers", "looked at"):
+        assert what in out
+    assert list(tmp_path.iterdir()) == []

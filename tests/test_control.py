@@ -337,10 +337,10 @@ async def test_a_command_that_leaves_at_once_leaves_nothing(tmp_path: Path) -> N
             command.post("logs", name="s", follow=True)
             command.post("events", follow=True)
             command.leave()
-        watchers = len(one.observers._observers)
+        watchers = len(one.observers.events._watchers)
         command = one.command()
         await command.ask("version")
-        assert len(one.observers._observers) == watchers == 1
+        assert len(one.observers.events._watchers) == watchers == 2
         assert one.logs["s"]._followers == []
 
 
@@ -390,9 +390,9 @@ async def test_events_are_remembered_and_followed(tmp_path: Path) -> None:
         await command.ask("start", names=["s"])
         states = [e["data"]["to"] for e in await command.events(stream, 3) if e["kind"] == "state"]
         assert states[:2] == ["STARTING", "RUNNING"]
-        count = len(one.observers._observers)
+        count = len(one.observers.events._watchers)
         command.leave()
-        while len(one.observers._observers) == count:
+        while len(one.observers.events._watchers) == count:
             await asyncio.sleep(0)
         other = one.command()
         once = other.post("events")

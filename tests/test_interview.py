@@ -86,6 +86,25 @@ async def test_a_server_that_speaks_neither_is_said_to() -> None:
 
 
 @bounded(60)
+async def test_a_server_of_no_known_revision_is_not_taken_for_a_legacy_one() -> None:
+    async with daemon(fake("s", era="1999-01-01")) as d:
+        found = await probed(d)
+        # What a host would be told of it, too.
+        assert found["legacy"]["trouble"] == "speaks protocol version '1999-01-01', which smcp does not know"
+        assert not found["legacy"]["spoken"]
+
+
+@pytest.mark.parametrize("eras", [["legacy"], ["modern"]])
+@bounded(60)
+async def test_what_a_server_says_of_itself_in_the_wrong_form_is_left_out(eras: list[str]) -> None:
+    told: dict[str, Any] = {"capabilities": []} if eras == ["legacy"] else {}
+    async with daemon(fake("s", eras=eras, server_info=["s"], **told)) as d:
+        found = (await probed(d))[eras[0]]
+        assert (found["spoken"], found["server"]) == (True, {})
+        assert isinstance(found["capabilities"], dict)
+
+
+@bounded(60)
 async def test_a_command_that_leaves_takes_the_child_with_it() -> None:
     async with daemon(fake("s", probe_reaction="silent", ignore_eof=True)) as d:
         asking = asyncio.create_task(d.control("probe", 60, name="s"))

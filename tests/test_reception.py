@@ -44,6 +44,33 @@ async def name_roots(guest: PipeGuest, *paths: Path | str) -> None:
 # Coming and going
 
 
+@pytest.mark.parametrize("scope", ["session", "global"])
+@bounded(LIMIT)
+async def test_who_comes_after_a_session_that_was_promised_too_much_is_told_the_truth(
+    scope: str, tmp_path: Path
+) -> None:
+    less: dict[str, Any] = {"capabilities": {"tools": {}}}
+    server = {"entry": {"scope": scope}, "starts_file": str(tmp_path / "starts"), "per_start": [{}, less]}
+    async with estate(tmp_path, {"s": server}) as one:
+        first = await one.greeted("s")
+        assert (await first.ask("prompts/list"))["result"]["prompts"]
+        await one.until(lambda: one.supervisor.catalogue_of("s"))
+        first.close_stdin()
+        await first.over()
+        for instance in one.instances("s"):
+            instance.restart()
+        second = await one.greeted("s")
+        # Where its child is its alone, that ends with it, and has no time to tell what it offers.
+        await second.ask("tools/call", {"name": "echo"})
+        if scope == "session":
+            assert "does not offer" in await second.over()
+        third = await one.greeted("s")
+        assert text(await third.call("echo", value="x")) == "x"
+        known = one.supervisor.catalogue_of("s")
+        assert known is not None
+        assert known.capabilities == {"tools": {}}
+
+
 @bounded(LIMIT)
 async def test_a_host_is_served_and_leaves_orderly(tmp_path: Path) -> None:
     async with estate(tmp_path, {"s": {}}) as one:

@@ -9,6 +9,9 @@ import pytest
 
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.protocol.eras.probe import UNKNOWN, Verdict
+from supervisord_mcp.protocol.mcp import Era
+from supervisord_mcp.protocol.profiles import Profile
+from supervisord_mcp.server import ManagedServer
 from tests.kit.bounded import bounded
 from tests.kit.estate import Estate, estate
 from tests.kit.workshop import Workshop, text, workshop
@@ -206,6 +209,85 @@ async def test_the_instance_of_the_first_host_stays_the_only_one(tmp_path: Path)
         assert first.era == "legacy"
         await settled(one)
         assert one.instances("s") == [first]
+
+
+FORMS, SAMPLES = Profile(("elicitation.form",)), Profile(("sampling",))
+
+
+def housed(one: Estate, era: Era, profile: Profile | None) -> ManagedServer:
+    """Return the instance for a host of that era that can be asked this."""
+    facts = Facts("s", environ={}, era=era, profile=profile)
+    return one.supervisor.house(one.supervisor.plan(facts, era), facts, one.supervisor.next_key())
+
+
+async def declared(one: Estate, instance: ManagedServer) -> Any:
+    """Start an instance, and return what its child was told in the handshake that clients can do; None without one."""
+    instance.start()
+    await instance.settled()
+    handshakes = one.journal("s").requests("initialize", one.journal("s").runs()[-1])
+    return handshakes[-1]["params"]["capabilities"] if handshakes else None
+
+
+@bounded(LIMIT)
+async def test_d5_hosts_that_came_before_the_era_was_known_share_with_those_that_can_be_asked_the_same(
+    tmp_path: Path,
+) -> None:
+    asking = {"entry": {"callbacks": "on"}, "eras": ["legacy"]}
+    async with estate(tmp_path, {"s": asking}) as one:
+        first, other, silent = (housed(one, "modern", profile) for profile in (FORMS, SAMPLES, Profile()))
+        assert len({first, other, silent}) == 3
+        assert await declared(one, silent) == {}
+        assert await declared(one, first) == {"elicitation": {}}
+        # By now it is known that the server is a legacy one, and what the children were told still counts.
+        for era in ("modern", "legacy"):
+            assert [housed(one, era, profile) for profile in (FORMS, SAMPLES, Profile())] == [first, other, silent]
+        assert housed(one, "legacy", Profile(("elicitation.url",))) not in (first, other, silent)
+        # A new configuration that changes nothing of it leaves them alone.
+        one.reconfigure({"s": {**asking, "entry": {"callbacks": "on", "idle_timeout": "1h"}}})
+        assert {first, other, silent} <= set(one.instances("s"))
+
+
+@pytest.mark.parametrize("callbacks", ["off", "on"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@bounded(LIMIT)
+async def test_what_a_server_offers_is_known_to_the_next_daemon_whoever_it_was_started_for(
+    era: Era, callbacks: str, tmp_path: Path
+) -> None:
+    server = {"s": {"entry": {"callbacks": callbacks}, "eras": [era]}}
+    hosts: tuple[Era, ...] = ("modern", "legacy")
+    async with estate(tmp_path, server) as one:
+        for host in hosts:
+            instance = housed(one, host, FORMS)
+            instance.start()
+            await instance.settled()
+        await one.until(lambda: one.supervisor.catalogue_of("s"))
+        learnt = one.supervisor.catalogue_of("s")
+        assert learnt is not None
+        assert (learnt.era, learnt.offers > 0) == (era, True)
+    # By now its era is known, and its instance bears another name.
+    async with estate(tmp_path, server) as one:
+        for host in hosts:
+            assert housed(one, host, FORMS).catalogue == learnt
+    # What is ruled out is not believed.
+    other: Era = "modern" if era == "legacy" else "legacy"
+    async with estate(tmp_path, {"s": {"entry": {"callbacks": callbacks, "era": other}, "eras": [era]}}) as one:
+        assert housed(one, other, FORMS).catalogue is None
+
+
+@pytest.mark.parametrize("eras", [["modern"], ["legacy", "modern"]])
+@bounded(LIMIT)
+async def test_d5_a_modern_child_is_shared_whatever_its_hosts_can_be_asked(eras: list[str], tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {"entry": {"callbacks": "on"}, "eras": eras}}) as one:
+        legacy = housed(one, "legacy", FORMS)
+        legacy.start()
+        await legacy.settled()
+        one.supervisor.retire(legacy)
+    async with estate(tmp_path, {"s": {"entry": {"callbacks": "on"}, "eras": eras}}) as one:
+        first = housed(one, "modern", FORMS)
+        assert await declared(one, first) is None
+        assert housed(one, "modern", SAMPLES) is first
+        assert housed(one, "modern", None) is first
+        assert (housed(one, "legacy", SAMPLES) is first) is (eras == ["modern"])
 
 
 @bounded(LIMIT)

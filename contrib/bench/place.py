@@ -44,12 +44,15 @@ class BenchError(Exception):
 class Place:
     """The SMCP_HOME of the benchmark and the daemon in it. ``runtime`` is what the servers but `BARE` run in.
 
-    ``root`` is the checkout whose daemon and shim are measured, ``secrets`` how many of them its servers are given.
+    ``root`` is the checkout whose daemon and shim are measured, ``secrets`` how many of them its servers are given,
+    ``settings`` what its configuration says besides, and ``copies`` how many servers there are that make it many.
     """
 
-    def __init__(self, root: Path = ROOT, secrets: int = 0) -> None:
+    def __init__(self, root: Path = ROOT, secrets: int = 0, settings: str = "", copies: int = len(COPIES)) -> None:
         self._root = root
         self._secrets = secrets
+        self._settings = settings
+        self.copies = tuple(f"tiny-{number}" for number in range(copies))
         self.lacks = tuple(lack.cause for lack in BwrapRuntime().check())
         self.runtime = "bare" if self.lacks else "bwrap"
         # A socket path has room for a hundred characters only, so the name is short.
@@ -75,6 +78,16 @@ class Place:
         assert self._daemon is not None
         return psutil.Process(self._daemon.pid)
 
+    def processor_time(self) -> float:
+        """Return the seconds of a processor that the daemon has used, all its threads together."""
+        return (
+            sum(
+                int(Path(f"/proc/{self.daemon.pid}/task/{thread}/schedstat").read_text().split()[0])
+                for thread in os.listdir(f"/proc/{self.daemon.pid}/task")
+            )
+            / 1e9
+        )
+
     def shim(self, name: str) -> list[str]:
         """Return the command that a host starts instead of the server."""
         return [sys.executable, "-I", "-S", str(self._root / "supervisord_mcp" / "shim.py"), name]
@@ -95,7 +108,7 @@ class Place:
 
     def child(self, name: str) -> psutil.Process:
         """Return the process that serves: the command itself, whatever holds the sandbox around it."""
-        with self._client() as client:
+        with self.client() as client:
             status = client.ask_for(control.Status(), control.StatusResult)
         pids = [instance.pid for entry in status.servers if entry.name == name for instance in entry.instances]
         for pid in filter(None, pids):
@@ -130,8 +143,8 @@ class Place:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _configure(self) -> None:
-        lines = []
-        for name in (BARE, BOXED, RULED, *COPIES, *((WATCHED,) if self._secrets else ())):
+        lines = [self._settings]
+        for name in (BARE, BOXED, RULED, *self.copies, *((WATCHED,) if self._secrets else ())):
             runtime = "bare" if name in (BARE, WATCHED) else self.runtime
             # What is measured is one crash, again and again, not the end of the budget of a server that keeps failing.
             lines += [
@@ -173,11 +186,12 @@ class Place:
         connection = shim.find_daemon(self.environ, os.getuid())
         return None if connection is None else Client(connection)
 
-    def _client(self) -> Client:
+    def client(self) -> Client:
+        """Return a command that is connected with the daemon."""
         if (client := self._connect()) is None:
             raise BenchError("the daemon is gone")
         return client
 
     def _tell(self, operation: control.Operation) -> None:
-        with self._client() as client:
+        with self.client() as client:
             client.ask(operation, SLOW)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from contrib.bench.figures import Figure, Sample, machine, table
+from contrib.bench.figures import Bar, Figure, Sample, machine, table
 from contrib.bench.hosts import Host, crowd, flood
 from contrib.bench.place import BARE, ROOT, BenchError, Place
 from contrib.bench.plan import FULL, QUICK, Plan
@@ -61,11 +61,12 @@ def compare(old: Path, new: Path, plan: Plan) -> Iterator[Figure]:
     """Yield how long a call takes and how many there are in a second, for both."""
     with ExitStack() as stack:
         places = [stack.enter_context(Place(root)) for root in (old, new)]
-        yield _calls(places, plan)
-        yield _floods(places, plan)
+        yield calls(places, plan)
+        yield floods(places, plan)
 
 
-def _calls(places: Sequence[Place], plan: Plan) -> Figure:
+def calls(places: Sequence[Place], plan: Plan, bar: Bar | None = None) -> Figure:
+    """Return how long a call takes in two places, and the ratio."""
     taken: list[list[float]] = [[], []]
     with ExitStack() as stack:
         hosts = [stack.enter_context(Host(place.shim(BARE), place.environ)) for place in places]
@@ -78,10 +79,11 @@ def _calls(places: Sequence[Place], plan: Plan) -> Figure:
                 times = sorted(hosts[which].do("calls", count=plan.calls)["nanoseconds"])
                 taken[which].append(times[len(times) // 2] / 1e6)
     before, now = map(Sample.of, taken)
-    return Figure("time of a call, p50, one host, without a sandbox", "×", now.over(before), None, before, now, "ms")
+    return Figure("time of a call, p50, one host, without a sandbox", "×", now.over(before), bar, before, now, "ms")
 
 
-def _floods(places: Sequence[Place], plan: Plan) -> Figure:
+def floods(places: Sequence[Place], plan: Plan, bar: Bar | None = None) -> Figure:
+    """Return how many calls ten hosts make in a second in two places, and the ratio."""
     counted: list[list[float]] = [[], []]
     with ExitStack() as stack:
         crowds = [stack.enter_context(crowd(place.shim(BARE), place.environ, _HOSTS)) for place in places]
@@ -89,9 +91,7 @@ def _floods(places: Sequence[Place], plan: Plan) -> Figure:
             for which in (0, 1) if number % 2 else (1, 0):
                 counted[which].append(flood(crowds[which], plan.seconds))
     before, now = map(Sample.of, counted)
-    return Figure(
-        f"calls per second, {_HOSTS} hosts, without a sandbox", "×", now.over(before), None, before, now, "/s"
-    )
+    return Figure(f"calls per second, {_HOSTS} hosts, without a sandbox", "×", now.over(before), bar, before, now, "/s")
 
 
 if __name__ == "__main__":

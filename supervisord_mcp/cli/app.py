@@ -31,8 +31,10 @@ from supervisord_mcp.cli import (
     secret_values,
     status,
     tools,
+    top,
     trust,
     up,
+    usage,
     verbs,
     version,
 )
@@ -68,7 +70,19 @@ COMMANDS: Final = (
         "status",
         status.status,
         _SERVERS,
-        ("smcp status", "smcp status git", "smcp status --json | jq '.servers[].state'"),
+        ("smcp status", "smcp status git", "smcp status --usage", "smcp status --json | jq '.servers[].state'"),
+    ),
+    Command("top", top.top, _SERVERS, ("smcp top", "smcp top --sort memory", "smcp top --once")),
+    Command(
+        "usage",
+        usage.usage,
+        _SERVERS,
+        (
+            "smcp usage",
+            "smcp usage git --since 6h",
+            "smcp usage --json | jq '.servers[] | {name, memory: .figures.memory}'",
+            "smcp usage --since 12h --plot usage.svg",
+        ),
     ),
     Command(
         "explain",

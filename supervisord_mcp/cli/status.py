@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+import typer
 from msgspec import Raw
 
+from supervisord_mcp.cli.amounts import length, number, percent, size
 from supervisord_mcp.cli.client import connected
 from supervisord_mcp.cli.output import console, count, print_json, print_table, printable, span
 from supervisord_mcp.cli.parameters import AsJson, MaybeServerName
 from supervisord_mcp.cli.registered import unknown
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import DaemonStatus, InstanceStatus, ServerStatus, StatusResult
+from supervisord_mcp.protocol.usage import ServerUsage, UsageResult
 
 _COLUMNS: Final = ("SERVER", "STATE", "PID", "UPTIME", "SESSIONS", "SCOPE", "RESTARTS", "PROFILE", "RUNTIME")
+
+_USAGE_COLUMNS: Final = (*_COLUMNS[:5], "CPU", "MEMORY", "PROCS", "CALLS", "ERRORS", "P95")
 
 _DROPPED: Final = {
     "noise": "of noise (no messages)",
@@ -48,7 +53,13 @@ class _Whole(msgspec.Struct):
     servers: list[Raw]
 
 
-def status(name: MaybeServerName = None, as_json: AsJson = False) -> None:
+def status(
+    name: MaybeServerName = None,
+    as_json: AsJson = False,
+    with_usage: Annotated[
+        bool, typer.Option("--usage", help="With what each server uses and how it is called (see smcp usage).")
+    ] = False,
+) -> None:
     """Show what runs.
 
     Of every server: state, pid, uptime, sessions, scope, restarts, profile, runtime, isolation and the last error; of a
@@ -57,19 +68,53 @@ def status(name: MaybeServerName = None, as_json: AsJson = False) -> None:
     """
     with connected() as client:
         raw = client.ask(control.Status())
-    if name is not None:
-        raw = _only(raw, name)
+        if name is not None:
+            raw = _only(raw, name)
+        usage = client.ask(control.Usage(name=name, fresh=True)) if with_usage else None
     if as_json:
-        print_json(raw)
+        print_json(raw if usage is None else _joined(raw, usage))
         return
     result = control.parse_result(raw, StatusResult)
     if name is None:
         _print_daemon(result.daemon)
-    if result.servers:
+    if result.servers and usage is not None:
+        _print_usage(result, control.parse_result(usage, UsageResult), whole=name is not None)
+    elif result.servers:
         rows = [row for server in result.servers for row in _rows(server, whole=name is not None)]
         print_table(_COLUMNS, [row.cells for row in rows], [row.notes for row in rows])
     else:
         console().print("no servers are configured; add one with: smcp add NAME -- COMMAND")
+
+
+def _joined(raw: Raw, usage: Raw) -> Raw:
+    """Return the status with what is used beside it; both as they came."""
+    whole = control.parse_result(raw, _Whole)
+    return Raw(msgspec.json.encode({"daemon": whole.daemon, "servers": whole.servers, "usage": usage}))
+
+
+def _print_usage(result: StatusResult, used: UsageResult, *, whole: bool) -> None:
+    found = {server.name: server for server in used.servers}
+    rows = []
+    for server in result.servers:
+        row, *more = _rows(server, whole=whole)
+        state, pid, uptime, sessions = row.cells[1:5]
+        usage = found.get(server.name, ServerUsage(name=server.name))
+        runs = bool(usage.figures.processes)
+        cells = (
+            server.name,
+            state,
+            pid,
+            uptime,
+            sessions,
+            percent(usage.figures.load) if runs else "-",
+            size(usage.figures.memory) if runs else "-",
+            str(len(usage.figures.processes)) if runs else "-",
+            number(usage.total.calls),
+            number(usage.total.errors),
+            length(usage.total.p95),
+        )
+        rows.append(_Row(cells, [*row.notes, *(note for other in more for note in other.notes)]))
+    print_table(_USAGE_COLUMNS, [row.cells for row in rows], [row.notes for row in rows])
 
 
 def _only(raw: Raw, name: str) -> Raw:

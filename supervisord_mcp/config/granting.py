@@ -53,7 +53,10 @@ def granted(name: str, entry: ServerConfig, effective: Effective, place: Callabl
     except ValidationError as error:
         words = f"with the profile '{entry.profile}': "
         raise ConfigError(tuple(place(path[2:], words + message) for path, message in faults(error))) from None
-    return Granted(config, keys_beyond(profile, config))
+    beyond = keys_beyond(profile, config)
+    # The limits of the profile are not kept then.
+    unlimited = config.breach == "warn" and "limits" not in beyond
+    return Granted(config, (*beyond, "limits") if unlimited else beyond)
 
 
 def _unconfirmed(entry: ServerConfig, profile: Profile) -> str:

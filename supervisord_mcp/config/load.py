@@ -1,9 +1,10 @@
 """From files to one configuration: read, join, validate, and report every fault at once with file, line and key.
 
-``config.toml`` comes first, then ``conf.d/*.toml`` in the order of their names. ``[daemon]`` is allowed in
-``config.toml`` only, so that no second file can change the daemon unseen; every server is defined once. A file that
-does not exist is an empty one; a file that exists and cannot be read is a fault. What comes out has the servers as they
-apply, each under its profile: a change of a profile is a change of the servers that use it, and of no other.
+``config.toml`` comes first, then ``conf.d/*.toml`` in the order of their names. ``[daemon]`` and ``[metrics]`` are
+allowed in ``config.toml`` only, so that no second file can change the daemon unseen; every server is defined once. A
+file that does not exist is an empty one; a file that exists and cannot be read is a fault. What comes out has the
+servers as they apply, each under its profile: a change of a profile is a change of the servers that use it, and of no
+other.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from supervisord_mcp.config.exposure import Known, exposures, nothing_known, wor
 from supervisord_mcp.config.faults import faults
 from supervisord_mcp.config.files import link_directories
 from supervisord_mcp.config.granting import Granted, granted
-from supervisord_mcp.config.models import Config, DaemonConfig, ServerConfig
+from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.profile_files import profile_directories
 from supervisord_mcp.config.profiles import Profiles, find_profiles
 from supervisord_mcp.config.source import KeyPath
 from supervisord_mcp.errors import ConfigError, Problem, SmcpError, UsageError
+
+#: The tables that say something of the daemon, not of a server.
+_OF_THE_DAEMON = ("daemon", "metrics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +100,11 @@ def config_files(paths: Paths, overlay: Mapping[Path, bytes], problems: list[Pro
 def _check(document: Document, main: bool, earlier: list[_Part], problems: list[Problem]) -> _Part:
     """Return what one file adds to the configuration, and add its faults to the list."""
     part = _Part(document)
-    if "daemon" in document.data and not main:
-        problems.append(document.problem(("daemon",), "only config.toml may have the table [daemon]"))
+    problems += [
+        document.problem((table,), f"only config.toml may have the table [{table}]")
+        for table in _OF_THE_DAEMON
+        if table in document.data and not main
+    ]
     for name in part.document.servers:
         if first := next((other for other in earlier if name in other.document.servers), None):
             origin = first.document.origin(name)
@@ -164,7 +171,7 @@ def _mounts_before(part: _Part, name: str, server: Granted) -> int:
 
 def _join(parts: list[_Part]) -> Config:
     servers = {name: server.config for part in parts for name, server in part.servers.items()}
-    daemon = next(
-        (part.config.daemon for part in parts if part.config and "daemon" in part.document.data), DaemonConfig()
-    )
-    return Config(daemon=daemon, servers=servers)
+    # Only one file can say anything of the daemon.
+    main = next((part.config for part in parts if part.config and set(_OF_THE_DAEMON) & set(part.document.data)), None)
+    own = {} if main is None else {table: getattr(main, table) for table in _OF_THE_DAEMON}
+    return Config(**own, servers=servers)

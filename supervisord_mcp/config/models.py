@@ -11,8 +11,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     StrictBool,
@@ -22,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from supervisord_mcp.config.daemon import DaemonConfig, Metrics, Table
 from supervisord_mcp.config.fields import (
     NETWORKS,
     TABLE,
@@ -41,11 +40,9 @@ from supervisord_mcp.config.fields import (
     PathText,
     ProfileName,
     ProjectFile,
-    SearchDirectory,
     ServerName,
     Size,
     SizeBound,
-    Uids,
     VariableName,
     Words,
     check_hosts,
@@ -66,18 +63,12 @@ Scope = Literal["auto", "global", "project", "session"]
 Era = Literal["auto", "legacy", "modern"]
 Start = Literal["on-demand", "eager"]
 Callbacks = Literal["off", "on", "serialized", "cookie", "exclusive"]
+Breach = Literal["restart", "stop", "warn"]
 Restart = Literal["always", "on-failure", "never"]
 RuntimeName = Literal["bwrap", "landlock", "bare"]
 Access = Literal["ro", "rw"]
 Family = Literal["inet", "inet6", "netlink-route"]
 Deliver = Literal["env", "file"]
-LogLevel = Literal["debug", "info", "warning", "error"]
-
-
-class Table(BaseModel):
-    """A table of the configuration: frozen, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=False)
 
 
 class Mount(Table):
@@ -185,7 +176,9 @@ class Limits(Table):
         default=128, description="Processes and threads; a Node server needs at least 12. No more can be started."
     )
     cpu: CpuBound = Field(
-        default=None, description="Processors, as a share of their time; only where control groups can be made."
+        default=None,
+        description="Processors, as a share of their time. A control group holds the server back; without one it is"
+        " ended when it used more over a minute.",
     )
     nofile: CountBound = Field(default=1024, description="Open files of each process.")
     fsize: SizeBound = Field(default=2 << 30, description="The largest file that may be written.")
@@ -374,6 +367,12 @@ class ServerConfig(Table):
         description="What the server may use at most.",
         examples=[{"memory": "512M", "pids": 64, "cpu": 1.0}],
     )
+    breach: Breach = Field(
+        default="restart",
+        description="What follows when a limit is exceeded. `restart`: the server is ended and started again as after a"
+        " crash. `stop`: it is ended and waits for `smcp start`. `warn`: `memory`, `pids` and `cpu` are only measured,"
+        " and `smcp events` and the log tell of it.",
+    )
     seccomp: SystemCalls = Field(
         default=SystemCalls(),
         description="What the server may ask of the kernel.",
@@ -455,44 +454,11 @@ class ServerConfig(Table):
         return self
 
 
-class DaemonConfig(Table):
-    """The daemon itself."""
-
-    idle_exit: Limit = Field(
-        default=600.0,
-        description="A daemon that a host or a command started on demand ends when it had no session, no command and"
-        " nothing to do for this long, and with it servers that only wait for their `idle_timeout`; a server that runs"
-        ' with `start = "eager"` or `idle_timeout = "off"` keeps it. "off" keeps it running, and so does `smcp up`.',
-    )
-    max_message: Size = Field(
-        default=64 << 20, ge=1024, description="The longest message that passes; a longer one costs one error."
-    )
-    write_timeout: Duration = Field(
-        default=30.0, gt=0, description="How long a server may leave its stdin unread before it is ended."
-    )
-    client_buffer: Size = Field(
-        default=4 << 20, ge=1024, description="How much may wait for a host that does not read; more is lost."
-    )
-    path: Annotated[tuple[SearchDirectory, ...], Kind("list of directories")] = Field(
-        default=(), description="Directories searched for commands, before PATH.", examples=[["~/.local/bin"]]
-    )
-    uids: Uids = Field(
-        default=range(60706, 61184),
-        description="User ids for the servers of a daemon that is run by root: each sandbox has one of its own and is"
-        " never root; what it is given of root's files is lent to it. Read at the start.",
-    )
-    log_level: LogLevel = Field(default="info", description="The least important messages that the daemon logs.")
-    reload: StrictBool = Field(default=True, description="Load the configuration again when one of its files changes.")
-    watch_hosts: StrictBool = Field(
-        default=False,
-        description="Watch adopted files of hosts: `smcp status` and `events` name what `smcp adopt` could take over.",
-    )
-
-
 class Config(Table):
     """The whole configuration."""
 
     daemon: DaemonConfig = Field(default=DaemonConfig(), description="The daemon itself; only in config.toml.")
+    metrics: Metrics = Field(default=Metrics(), description="What is measured; only in config.toml.")
     servers: Annotated[Mapping[ServerName, ServerConfig], AfterValidator(freeze), Frozen] = Field(
         default=FrozenTable(), description="The servers by name; each name once in all files."
     )

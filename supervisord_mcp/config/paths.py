@@ -73,6 +73,11 @@ class Paths:
         return self.state_dir / "stopped.json"
 
     @property
+    def counts_file(self) -> Path:
+        """What was counted of servers and their calls."""
+        return self.state_dir / "counts.json"
+
+    @property
     def trust_file(self) -> Path:
         """Which project files are trusted."""
         return self.state_dir / "trusted.json"

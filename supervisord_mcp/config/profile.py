@@ -6,8 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictBool, field_validator, model_validator
 
+from supervisord_mcp.config.daemon import Table
 from supervisord_mcp.config.fields import Environment, Kind, ProfileName, VariableName
-from supervisord_mcp.config.models import Limits, Mount, Network, RuntimeName, Scope, SystemCalls, Table
+from supervisord_mcp.config.models import Limits, Mount, Network, RuntimeName, Scope, SystemCalls
 from supervisord_mcp.config.values import FrozenTable
 
 #: What a profile grants; the keys that a child takes over from its parent.

@@ -12,13 +12,13 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
+from supervisord_mcp.config.daemon import DaemonConfig, Metrics, Table
 from supervisord_mcp.config.faults import inner
 from supervisord_mcp.config.fields import SERVER_NAME, Kind
 from supervisord_mcp.config.models import (
     Backoff,
     Budget,
     Config,
-    DaemonConfig,
     Install,
     Limits,
     Log,
@@ -26,7 +26,6 @@ from supervisord_mcp.config.models import (
     Reach,
     ServerConfig,
     SystemCalls,
-    Table,
 )
 from supervisord_mcp.config.profile import Profile
 from supervisord_mcp.config.variables import Reference, parse
@@ -46,6 +45,7 @@ _SAMPLE_HEAD = (
 )
 _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("[daemon]", DaemonConfig),
+    ("[metrics]", Metrics),
     ("[servers.NAME]", ServerConfig),
     ("mounts of [servers.NAME], a list of tables", Mount),
     ("network of [servers.NAME], as a table", Reach),
@@ -63,6 +63,8 @@ def sample() -> str:
     """Return a configuration file with one working server that names every key with its default and its meaning."""
     lines = [*_comment(_SAMPLE_HEAD), "", *_comment(DaemonConfig.__doc__ or ""), "[daemon]"]
     lines += _sample_keys(DaemonConfig, DaemonConfig().model_dump(mode="json"))
+    lines += ["", *_comment(Metrics.__doc__ or ""), "[metrics]"]
+    lines += _sample_keys(Metrics, Metrics().model_dump(mode="json"))
     lines += ["", *_comment(f"{ServerConfig.__doc__} The table is named after the server."), f"[servers.{_EXAMPLE}]"]
     lines += _sample_keys(ServerConfig, _example().model_dump(mode="json"))
     return "\n".join(lines) + "\n"

@@ -82,6 +82,8 @@ class Exited(OfRun):
     cause: str
     #: Whether the end says nothing of the server: it was spoken to in a way that it does not know.
     blameless: bool = False
+    #: Whether only a person may start another one: it exceeded a limit for which that is the rule.
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ after. Only the end of a run, or a state without one, leads to the next ``Spawn`
 
 *crash*: the policy leaves it -> EXITED; budget spent -> FATAL; else BACKOFF (SetTimer). A failure that cannot be
 retried -> FATAL at once; a blameless one (a package that could not be fetched) -> ASLEEP, to be tried again when the
-child is needed next, without a restart being spent: offline is no fault of the server. *gone*: what `After` says. While
+child is needed next, without a restart being spent: offline is no fault of the server; one that is final, for a limit
+with that rule -> FATAL. *gone*: what `After` says. While
 a run is being ended, `After` is all that Start, Restart, Stop and Demand change. What is not in the table is late or
 changes nothing, and is ignored.
 
@@ -368,11 +369,15 @@ def _not_spawned(turn: _Turn, event: SpawnFailed) -> Step:
 def _exited_early(turn: _Turn, event: Exited) -> Step:
     if event.blameless:
         return _spawn(turn)
+    if event.final:
+        return turn.to(State.FATAL, cause=event.cause)
     how, more, said = event.cause.partition(";")
     return _crash(turn.having(cause=f"{how} before it was ready{more}{said}"), Run(None, event.success))
 
 
 def _exited(turn: _Turn, event: Exited) -> Step:
+    if event.final:
+        return turn.to(State.FATAL, cause=event.cause)
     return _crash(turn.having(cause=event.cause), Run(turn.ready_for, event.success))
 
 

@@ -38,6 +38,11 @@ class Catalogue:
         return jsonrpc.string_of(jsonrpc.members_of(self.handshake).get("protocolVersion")) or ""
 
     @property
+    def era(self) -> mcp.Era:
+        """The era of the child that said this."""
+        return "legacy" if self.discovered is None else "modern"
+
+    @property
     def offers(self) -> int:
         """How many tools, prompts, resources and templates are listed."""
         return sum(map(len, self.lists.values()))

@@ -45,18 +45,25 @@ class ToSession(msgspec.Struct, frozen=True, gc=False):
 
 
 class Opened(msgspec.Struct, frozen=True, gc=False):
-    """A request of a host waits for an answer from now on; written down so that it survives the daemon (D11)."""
+    """A request of a host waits for an answer from now on; written down so that it survives the daemon (D11).
+
+    ``method`` is what it asks for, empty where that is no call: a greeting, or a listen. ``tool`` is the JSON text of
+    the name of the tool that it calls.
+    """
 
     session: SessionKey
     identity: bytes
+    method: str = ""
+    tool: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A request of a host needs no answer any more: the host cancelled it."""
+    """A request of a host needs no answer any more: the host cancelled it, or (``overdue``) waited for too long."""
 
     session: SessionKey
     identity: bytes
+    overdue: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,18 @@ class Events(msgspec.Struct, frozen=True, kw_only=True):
     follow: bool = False
 
 
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What servers use and did, all of them or one. Answer: `protocol.usage.UsageResult`.
+
+    ``fresh`` looks now, instead of saying what was seen last. With ``since``, a time in seconds since the epoch, the
+    history from then on is part of the answer: the last hour in steps of 5 s, else the last day in steps of a minute.
+    """
+
+    name: str | None = None
+    fresh: bool = False
+    since: float | None = None
+
+
 class Down(msgspec.Struct, frozen=True, kw_only=True):
     """End all sessions orderly, stop all servers, exit. Answer: null, before the work begins."""
 
@@ -144,6 +156,7 @@ Operation = (
     | Probe
     | Logs
     | Events
+    | Usage
     | Down
     | Stay
     | Version
@@ -165,6 +178,7 @@ OPERATIONS: Final[Mapping[str, type[Operation]]] = {
     "probe": Probe,
     "logs": Logs,
     "events": Events,
+    "usage": Usage,
     "down": Down,
     "stay": Stay,
     "version": Version,

@@ -205,7 +205,7 @@ class Conversation:
         """Keep a request until there is a child."""
         attachment.open[identity] = None
         self.held.add(attachment.key, message)
-        return [Opened(attachment.key, identity), Demand()]
+        return [requests.opened(attachment.key, message, identity), Demand()]
 
     def forward(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         """Send a request of a host to the child. Raise `FramingError` if it is malformed."""
@@ -238,7 +238,9 @@ class Conversation:
             return self.bridge.send(attachment, message, identity)
         self.last_id += 1
         upstream = self.last_id
-        token, augmented = requests.rewrite(message, upstream, self.discovery.capabilities)
+        # To a host of an older revision tasks were not offered: for it the member means nothing (pitfall 65).
+        offered = self.discovery.capabilities if attachment.version >= mcp.NEWEST_LEGACY else {}
+        token, augmented, tool = requests.rewrite(message, upstream, offered)
         pending = Pending(attachment.key, identity, message.method, token, augmented, task)
         if reply is not None:
             pending.reply = reply
@@ -249,7 +251,7 @@ class Conversation:
         held = identity in attachment.open
         attachment.open[identity] = upstream
         sent = ToServer(jsonrpc.encode(message.members))
-        return [sent] if held else [Opened(attachment.key, identity), sent]
+        return [sent] if held else [Opened(attachment.key, identity, message.method, tool), sent]
 
     def _forward_list(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         refused = self.begin_list(attachment, message, identity)
@@ -333,6 +335,7 @@ class Conversation:
     def compare_offers(self) -> list[Command]:
         """A child is ready: end the sessions of hosts that were told of more than it offers (6.8 step 4)."""
         commands: list[Command] = []
+        learnt = False
         for attachment in [attachment for attachment in self.sessions.values() if attachment.answered]:
             offered = mcp.server_capabilities(self.discovery.capabilities, attachment.version)
             if attachment.told is None:
@@ -341,6 +344,9 @@ class Conversation:
             elif missing := promises.lacking(attachment.told, offered):
                 text = f"server '{self.server}' does not offer {', '.join(missing)} any more, as this host was told"
                 commands += self.part(attachment.key, f"{text}; reconnect it, so that the host learns what it offers")
+                # The child may end with its last host, before it was asked for its lists.
+                commands[:0] = [] if learnt else [self.discovery.says()]
+                learnt = True
         return commands
 
     def announce(self, kind: str, asked: bool | None = None) -> list[Command]:
@@ -396,7 +402,7 @@ class Conversation:
         now, ask = self.subscriptions.subscribe(attachment.key, identity, uri)
         if now:
             return [Remember(attachment.key), *self.succeed(attachment, identity)]
-        opened = [] if identity in attachment.open else [Opened(attachment.key, identity)]
+        opened = [] if identity in attachment.open else [requests.opened(attachment.key, message, identity)]
         attachment.open[identity] = None
         return [*opened, *(self.subscribe_upstream(uri) if ask else [])]
 

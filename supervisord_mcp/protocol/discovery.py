@@ -100,6 +100,13 @@ class Discovery:
         self._again = False
         self._fetches = 0
 
+    def says(self) -> Learned:
+        """Return what is to be kept of a child at once: what it said of itself, and what is known of its lists."""
+        assert self.handshake is not None
+        lists = self.known.lists if self.known is not None else {}
+        kept = {one: items for one, items in lists.items() if mcp.LISTINGS[one].capability in self.capabilities}
+        return Learned(Catalogue(self.handshake, kept, self.discovered), ())
+
     def asked(self) -> list[Command]:
         """A host asks for a list: what was put off is done now."""
         self._fetches = 0

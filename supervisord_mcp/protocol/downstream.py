@@ -8,7 +8,7 @@ from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, mcp, requests, salvage
 from supervisord_mcp.protocol.attachment import Attachment, Batch, Greeting
 from supervisord_mcp.protocol.catalogue import items_of
-from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, SessionKey, ToSession
+from supervisord_mcp.protocol.commands import Command, Dropped, Note, Opened, Remember, SessionKey, ToSession
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras.modern_host import ModernHosts
 from supervisord_mcp.protocol.framing import KEPT, Oversized
@@ -94,14 +94,21 @@ class Downstream:
             fault = requests.fault(message) or requests.batch_fault(message)
             asks = message.id if message.is_request else None
             if fault is not None or attachment.uses(asks):
-                batch.answers.append(self._refused(attachment, message, fault).data)
+                refused = self._refused(attachment, message, fault)
+                batch.answers.append(refused.data)
+                batch.answered += refused.closes
+                attachment.batches.update(dict.fromkeys(refused.closes, batch))
                 continue
             if asks is not None:
                 batch.waiting.add(asks)
                 attachment.batches[asks] = batch
             commands += self._handle(attachment, message)
         batch.closed = True
-        return [*commands, *attachment.finish(batch)]
+        if finished := attachment.finish(batch):
+            return [*commands, *finished]
+        # What is answered already waits for the rest, and must not be lost with the daemon meanwhile (D11).
+        noted = {command.identity for command in commands if isinstance(command, Opened)}
+        return [*commands, *(Opened(attachment.key, identity) for identity in batch.answered if identity not in noted)]
 
     def _refused(self, attachment: Attachment, message: Message, fault: str | None) -> ToSession:
         identity = message.id if message.id and jsonrpc.valid_id(message.id) else None
@@ -234,4 +241,5 @@ class Downstream:
                 commands += self._talk.turns.go_on()
             self._talk.subscriptions.cancel(attachment.key, identity)
             commands += self._talk.bridge.cancel(attachment.key, identity)
-        return [*commands, Dropped(attachment.key, identity), *attachment.forget(identity)]
+        dropped = Dropped(attachment.key, identity, requests.overdue(params))
+        return [*commands, dropped, *attachment.forget(identity)]

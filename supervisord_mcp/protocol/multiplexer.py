@@ -98,6 +98,12 @@ class Multiplexer:
     def crowded(self, value: bool) -> None:
         self._talk.crowded = value
 
+    def host(self, key: SessionKey) -> str:
+        """Return how a host names itself, the empty text if it did not yet."""
+        attachment = self._talk.sessions.get(key)
+        name = None if attachment is None else attachment.client.get("name")
+        return name if isinstance(name, str) else ""
+
     def state(self, key: SessionKey) -> State:
         """Return what is worth keeping of a session over a death of the daemon."""
         return self._talk.sessions[key].state(self._talk.subscriptions.of(key), self._modern.kept(key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, mcp
+from supervisord_mcp.protocol.commands import Opened, SessionKey
 from supervisord_mcp.protocol.jsonrpc import Members, Message
 
 #: Keys of the modern per-request envelope; a legacy server may answer -32600 to them (pitfall 15).
@@ -21,12 +23,17 @@ _ENVELOPE = (
 
 
 class _Params(msgspec.Struct):
-    """The two parameters of a request that may have to change; the others are only checked to be JSON."""
+    """The two parameters of a request that may have to change, and its name; the others are only checked to be JSON."""
 
+    name: Raw | UnsetType = UNSET
     task: Raw | UnsetType = UNSET
     meta: Raw | UnsetType = msgspec.field(name="_meta", default=UNSET)
 
 
+#: Requests that no person or model made: the greeting, and the one that is not answered but goes on.
+_NO_CALLS = frozenset({"initialize", "server/discover", "subscriptions/listen"})
+#: How hosts say that they waited for too long.
+_OVERDUE = re.compile("tim(ed?|e[ -]?d)?[ -]?out|deadline", re.IGNORECASE)
 _FIRST = b'{"_meta":'
 _params = msgspec.json.Decoder(_Params)
 
@@ -76,6 +83,11 @@ def uri(message: Message) -> str:
     return value
 
 
+def overdue(params: Members) -> bool:
+    """Given the parameters of a cancellation, return whether the host gave up because it waited for too long."""
+    return _OVERDUE.search(jsonrpc.string_of(params.get("reason")) or "") is not None
+
+
 def cursor(members: Members, key: str = "cursor") -> bytes | None:
     """Given the members of a request or an answer, return the raw text of its cursor; some write null for none."""
     text = members.get(key, jsonrpc.NULL)
@@ -109,17 +121,32 @@ def token(params: Members) -> bytes | None:
     return bytes(text)
 
 
-def rewrite(message: Message, upstream: int, capabilities: dict[str, Any]) -> tuple[bytes | None, bool]:
-    """Given a host's request, make it the one sent upstream; return (the host's progress token, whether a task runs).
+def opened(session: SessionKey, message: Message, identity: bytes) -> Opened:
+    """Given a request of a host, return the command that says that it waits for an answer from now on."""
+    if message.method in _NO_CALLS:
+        return Opened(session, identity)
+    assert message.method is not None
+    if message.method != "tools/call":
+        return Opened(session, identity, message.method)
+    try:
+        name = _params.decode(message.members.get("params", b"{}")).name
+    except (msgspec.DecodeError, RecursionError):  # it is refused later
+        name = UNSET
+    return Opened(session, identity, message.method, b"" if name is UNSET else bytes(name))
 
-    The upstream progress token is the upstream id. Parameters that need no change keep their very bytes. Raise
+
+def rewrite(message: Message, upstream: int, capabilities: dict[str, Any]) -> tuple[bytes | None, bool, bytes]:
+    """Given a host's request, make it the one sent upstream.
+
+    Return the host's progress token, whether a task runs, and the JSON text of the name of the tool that is called. The
+    upstream progress token is the upstream id. Parameters that need no change keep their very bytes. Raise
     `FramingError` if the parameters are no object or the token is none.
     """
     members = message.members
     identity = members["id"] = Raw(b"%d" % upstream)
     raw = members.get("params", jsonrpc.NULL)
     if raw == jsonrpc.NULL:
-        return None, False
+        return None, False, b""
     try:
         params = _params.decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -129,15 +156,18 @@ def rewrite(message: Message, upstream: int, capabilities: dict[str, Any]) -> tu
         token, meta = _rewrite_meta(params.meta, identity)
         if meta is not None:
             members["params"] = _with_meta(raw, params.meta, meta)
-    if params.task is UNSET or message.method != "tools/call":
-        return token, False
+    if message.method != "tools/call":
+        return token, False, b""
+    tool = b"" if params.name is UNSET else bytes(params.name)
+    if params.task is UNSET:
+        return token, False, tool
     if accepts_tasks(capabilities):
-        return token, True
+        return token, True, tool
     # A receiver without the capability must ignore the member (pitfall 65).
     plain = jsonrpc.members_of(members["params"])
     del plain["task"]
     members["params"] = Raw(jsonrpc.object_text(plain))
-    return token, False
+    return token, False, tool
 
 
 def _rewrite_meta(raw: Raw, identity: Raw) -> tuple[bytes | None, bytes | None]:

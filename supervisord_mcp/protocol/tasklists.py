@@ -13,7 +13,7 @@ from msgspec import Raw
 from supervisord_mcp.protocol import jsonrpc, requests
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.catalogue import array_text, items_of
-from supervisord_mcp.protocol.commands import Command, Opened
+from supervisord_mcp.protocol.commands import Command
 from supervisord_mcp.protocol.discovery import MAX_PAGES
 from supervisord_mcp.protocol.jsonrpc import Message, Text
 from supervisord_mcp.protocol.tasks import Tasks
@@ -40,7 +40,7 @@ class TaskLists:
         if requests.cursor(message.params()) is not None:
             text = "this cursor was never handed out; ask for the list from its beginning"
             return [*attachment.answer(identity, jsonrpc.error_line(identity, jsonrpc.INVALID_PARAMS, text))]
-        opened = [] if identity in attachment.open else [Opened(attachment.key, identity)]
+        opened = [] if identity in attachment.open else [requests.opened(attachment.key, message, identity)]
         return [*opened, *self._page(attachment, identity, (), [])]
 
     def _page(

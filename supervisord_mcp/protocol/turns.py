@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 from supervisord_mcp.errors import FramingError
-from supervisord_mcp.protocol import jsonrpc
+from supervisord_mcp.protocol import jsonrpc, requests
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Command, Opened, SessionKey
+from supervisord_mcp.protocol.commands import Command, SessionKey
 from supervisord_mcp.protocol.jsonrpc import Message
 from supervisord_mcp.protocol.pending import Held, HeldMessages
 
@@ -51,7 +51,7 @@ class Turns:
         known = identity in attachment.open
         attachment.open[identity] = None
         self._waiting.add(attachment.key, message)
-        return [] if known else [Opened(attachment.key, identity)]
+        return [] if known else [requests.opened(attachment.key, message, identity)]
 
     def go_on(self) -> list[Command]:
         """Send the calls whose turn has come: those that waited longest, of one host."""

@@ -10,6 +10,7 @@ from typing import Literal
 from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.runtimes.identity import Identity
 from supervisord_mcp.runtimes.limits import DEFAULTS, Available, Limits, plan
+from supervisord_mcp.runtimes.reading import Meter
 from supervisord_mcp.runtimes.seccomp import BASE, Policy
 
 Access = Literal["ro", "rw"]
@@ -151,6 +152,14 @@ class Child(ABC):
     def refused(self) -> tuple[str, ...]:
         """Return the first places of the network that the child asked for and was refused."""
         return ()
+
+    def meter(self) -> Meter | None:
+        """Return what reads how much the tree uses; None where the runtime cannot tell."""
+        return None
+
+    def end(self, reason: str) -> None:
+        """End the whole tree at once, and name a reason in how it ended where the runtime can; the first one counts."""
+        self.kill()
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -17,6 +17,7 @@ from typing import Literal
 
 from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes import proctable
+from supervisord_mcp.runtimes.accounting import GroupFigures
 from supervisord_mcp.runtimes.hierarchy import LEAF, Hierarchy, detect, is_root, processes
 from supervisord_mcp.runtimes.limits import Limits
 from supervisord_mcp.runtimes.tree import send
@@ -73,6 +74,22 @@ class Group:
     def refused_processes(self) -> int:
         """Return how often a new process was refused because of the limit for processes."""
         return self._count("pids", "pids.events", "max")
+
+    def figures(self) -> GroupFigures:
+        """Return what the group tells of the use of all that is in it."""
+        # With version 2 every group tells of processors and of waiting, whatever it limits.
+        place = self._places[0] if self._version == 2 else self._directories.get("cpu")
+        told = {} if place is None else _numbers(f"{place}/cpu.stat")
+        held = told.get("throttled_usec", 0) / 1e6 + told.get("throttled_time", 0) / 1e9
+        return GroupFigures(
+            cpu=told["usage_usec"] / 1e6 if "usage_usec" in told else None,
+            oom_kills=self.memory_kills() if "memory" in self._directories else None,
+            refused=self.refused_processes() if "pids" in self._directories else None,
+            throttled=held if "nr_throttled" in told else None,
+            cpu_pressure=_pressure(place, "cpu"),
+            memory_pressure=_pressure(place, "memory"),
+            disk_pressure=_pressure(place, "io"),
+        )
 
     def memory_event(self) -> int:
         """Return a descriptor that becomes readable when memory runs out in the group, -1 where there is no need.
@@ -316,3 +333,23 @@ def _remove(place: str) -> bool:
     except OSError as error:
         return error.errno == errno.ENOENT
     return True
+
+
+def _numbers(path: str) -> dict[str, int]:
+    """Return the numbers of a file with a name and a number on each line."""
+    with contextlib.suppress(OSError, ValueError):
+        words = _get(path).split()
+        return dict(zip(words[::2], map(int, words[1::2]), strict=True))
+    return {}
+
+
+def _pressure(place: str | None, what: str) -> float | None:
+    """Return the percentage of the last ten seconds in which some process waited; None if the kernel does not say."""
+    if place is None:
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        for word in _get(f"{place}/{what}.pressure").partition("\n")[0].split():
+            name, _, value = word.partition("=")
+            if name == "avg10":
+                return float(value)
+    return None

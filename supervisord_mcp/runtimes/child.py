@@ -14,6 +14,7 @@ from typing import Protocol
 import anyio
 
 from supervisord_mcp.runtimes import orphans, proctable
+from supervisord_mcp.runtimes.accounting import Gauge, TreeMeter
 from supervisord_mcp.runtimes.base import Child, ExitStatus
 from supervisord_mcp.runtimes.process import Spawned
 from supervisord_mcp.runtimes.proctable import MARKER_VARIABLE
@@ -50,6 +51,9 @@ class Gatekeeper(Protocol):
     @property
     def refused(self) -> tuple[str, ...]:
         """The first places that the child was refused."""
+
+    def traffic(self) -> tuple[int, int]:
+        """Return how many bytes the child sent and received."""
 
 
 class ProcessChild(Child):
@@ -98,6 +102,20 @@ class ProcessChild(Child):
     def refused(self) -> tuple[str, ...]:
         """Return the first places of the network that the child asked for and was refused."""
         return () if self.gatekeeper is None else self.gatekeeper.refused
+
+    def meter(self) -> TreeMeter:
+        """Return what reads how much the tree uses."""
+        return TreeMeter(self._present, self._gauge, self._traffic)
+
+    def _present(self) -> list[int]:
+        # Not `_members`, which belongs to the event loop. What left its parents is found by the group alone.
+        return proctable.descendants(self.pid)
+
+    def _gauge(self) -> Gauge | None:
+        return None if self._restraint is None else self._restraint.group
+
+    def _traffic(self) -> tuple[int, int] | None:
+        return None if self.gatekeeper is None else self.gatekeeper.traffic()
 
     async def restrain(self, restraint: Restraint, pid: int) -> None:
         """Apply limits to a process of the tree that waits to be let go, and to all it will start.

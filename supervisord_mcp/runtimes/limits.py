@@ -15,10 +15,13 @@ from typing import Literal
 
 from supervisord_mcp.errors import IsolationError
 
-Means = Literal["cgroup v2", "cgroup v1", "rlimit", "tmpfs", "memory limit", "watcher", "nothing"]
+Means = Literal["cgroup v2", "cgroup v1", "rlimit", "tmpfs", "memory limit", "watcher"]
 #: The controllers that limits are made of; a machine may have some of them only.
 CONTROLLERS = ("memory", "pids", "cpu")
 
+#: How the cause of an end names the limits.
+_CAUSES = {"memory": "memory", "process": "pids", "processor": "cpu", "file size": "fsize", "open files": "nofile"}
+_CAUSE = re.compile(rf"({'|'.join(_CAUSES)}) limit ")
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 #: A watcher looks only now and then, so a process without a cgroup may not get more private memory than this many
 #: times the limit; less would end servers that reserve memory and never touch it.
@@ -85,7 +88,7 @@ class Enforcement:
         return f"{self.limit} {self.value}"
 
     def __str__(self) -> str:
-        return f"{self.name} not enforced" if self.means == "nothing" else f"{self.name} by {self.means}"
+        return f"{self.name} by {self.means}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,22 @@ def counts_for_namespaces(release: str) -> bool:
     return match is not None and (int(match[1]), int(match[2])) >= (5, 14)
 
 
+def breached(cause: str) -> str:
+    """Given why a child ended, return the limit that it exceeded under its name in the configuration, or nothing."""
+    match = _CAUSE.match(cause)
+    return _CAUSES[match[1]] if match is not None else ""
+
+
+def excess(limit: str, value: str) -> str:
+    """Given a limit under its name in the configuration and its value, return the cause of who ends for it."""
+    return f"{next(words for words, name in _CAUSES.items() if name == limit)} limit {value}"
+
+
+def amount_text(limit: str, value: float) -> str:
+    """Return the value of a limit as it would be written in the configuration."""
+    return size_text(int(value)) if limit == "memory" else f"{value:g}"
+
+
 def size_text(size: int) -> str:
     """Return a size as it would be written in the configuration."""
     for unit, letter in ((_GIB, "G"), (_MIB, "M"), (_KIB, "K")):
@@ -149,7 +168,8 @@ def _enforcements(limits: Limits, available: Available) -> Iterator[Enforcement]
         kernel: Means = "rlimit" if available.own_users else "watcher"
         yield Enforcement("pids", str(limits.pids), available.group("pids") or kernel)
     if limits.cpu is not None:
-        yield Enforcement("cpu", f"{limits.cpu:g}", available.group("cpu") or "nothing")
+        # Over a minute: the daemon measures what its servers use anyway.
+        yield Enforcement("cpu", f"{limits.cpu:g}", available.group("cpu") or "watcher")
     if limits.nofile is not None:
         yield Enforcement("nofile", str(limits.nofile), "rlimit")
     for name, size in (("fsize", limits.fsize), ("core", limits.core)):

@@ -59,6 +59,11 @@ class Restraint:
         return self._plan.report
 
     @property
+    def group(self) -> Group | None:
+        """The control group of the child, where it has one."""
+        return self._group
+
+    @property
     def idle(self) -> bool:
         """Whether there is nothing to be applied to a process."""
         return not (self._plan.rlimits or self._plan.grouped or self._plan.watched)

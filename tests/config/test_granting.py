@@ -111,3 +111,9 @@ def test_what_must_be_meant() -> None:
         ]
     assert apply(asking, {"confirm": "p"}).config.confirm == "p"
     assert apply({}, {"confirm": "other"}).config.confirm == "other"
+
+
+def test_an_entry_that_is_only_warned_of_limits_goes_beyond_its_profile() -> None:
+    assert apply({}, {"breach": "warn"}).beyond == ("limits",)
+    assert apply({"limits": {"pids": 64}}, {"breach": "warn", "limits": {"pids": 128}}).beyond == ("limits",)
+    assert apply({}, {"breach": "stop"}).beyond == ()

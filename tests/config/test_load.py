@@ -37,6 +37,14 @@ def test_nothing_is_an_empty_configuration(paths: Paths) -> None:
     assert dict(loaded.origins) == {}
 
 
+def test_what_is_measured_is_said_in_one_file(paths: Paths) -> None:
+    write(paths, "[metrics]\ncalls = false\n", b="[metrics]\nusage = false\n")
+    assert faults(paths) == ["conf.d/b.toml:1: metrics: only config.toml may have the table [metrics]"]
+    write(paths, "[metrics]\ncalls = false\n", b="[servers.a]\ncommand = 'x'\n")
+    config = load(paths).config
+    assert (config.metrics.calls, config.metrics.usage, config.daemon.reload) == (False, True, True)
+
+
 def test_files_are_joined_in_order(paths: Paths) -> None:
     write(paths, "[daemon]\nreload = false\n" + SERVER % "m", b=SERVER % "b", a="\n" + SERVER % "a")
     (paths.conf_dir / ".#a.toml").write_text("not toml")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from supervisord_mcp.config.models import Backoff, Config, DaemonConfig, ServerConfig, Table
+from supervisord_mcp.config.daemon import DaemonConfig, Table
+from supervisord_mcp.config.models import Backoff, Config, ServerConfig
 from supervisord_mcp.runtimes.limits import DEFAULTS, Limits
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from supervisord_mcp.config.daemon import Table
 from supervisord_mcp.config.load import load
-from supervisord_mcp.config.models import Config, ServerConfig, Table
+from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.config.profile import Profile
 from supervisord_mcp.config.reference import mask, reference, sample, schema, show
 from tests.config.places import paths_in, write
@@ -93,7 +94,7 @@ def test_the_schema_has_titles_of_tables_only() -> None:
 
 def test_the_reference_is_a_table_for_every_table() -> None:
     text = reference()
-    assert text.count("| key | value | default | meaning |") == 11
+    assert text.count("| key | value | default | meaning |") == 12
     assert '| `idle_exit` | duration or "off" | `"10m"` |' in text
     assert "| `command` | list of strings, or a string that is split like in a shell | required |" in text
     assert '| `access` | `"ro"`, `"rw"` | `"ro"` |' in text

@@ -71,6 +71,10 @@ async def test_a_day_with_the_commands() -> None:
         await person.silent("remove t")
         assert [server["name"] for server in (await person.run("list --json")).json["servers"]] == ["s"]
         assert d.config.read_text().startswith("# mine\n")
+        # What was counted goes on with the next daemon.
+        await person.run("down")
+        await person.run("up")
+        assert (await person.run("usage s --json")).json["servers"][0]["total"]["calls"] == 3
         await person.run("down")
         await person.run("status", expected=3)
         await probe.nothing_left(d.marks)
@@ -118,8 +122,26 @@ async def use(person: Person) -> None:
     assert probe.alive(instance["pid"])
     assert "RUNNING" in (await person.run("status")).out
     assert "STARTING -> RUNNING" in (await person.run("logs s")).out
+    await measured(person, instance["pid"])
     events = [json.loads(line) for line in (await person.run("events --json")).out.splitlines()]
     assert any(event["server"] == "s" for event in events)
+
+
+async def measured(person: Person, pid: int) -> None:
+    """Look at what the server costs and did."""
+    (server,) = (await person.run("usage s --json --since 1h")).json["servers"]
+    assert pid in {process["pid"] for process in server["figures"]["processes"]}
+    assert {row["name"]: (row["calls"], row["errors"]) for row in server["tools"]} == {
+        "echo": (1, 0),
+        "nothing": (1, 1),
+        "tools/list": (1, 0),
+    }
+    assert (server["starts"]["count"], server["starts"]["on_demand"]) == (1, 1)
+    assert server["history"]
+    for line in ("usage", "top --once", "status --usage"):
+        assert "RUNNING" in (await person.run(line)).out
+    calls = {one["name"]: one["total"]["calls"] for one in (await person.run("usage --json")).json["servers"]}
+    assert calls == {"s": 3, "t": 0}
 
 
 async def stop_and_start(person: Person) -> None:

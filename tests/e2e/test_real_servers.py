@@ -12,6 +12,7 @@ import pytest
 import tomli_w
 
 from tests.e2e.sdk import sdk_host, text_of_call
+from tests.e2e.test_confinement import website
 from tests.kit.bounded import bounded
 from tests.kit.daemon import daemon
 
@@ -126,3 +127,58 @@ async def test_everything_serves_tools_prompts_resources_and_progress() -> None:
             assert seen == sorted(seen)
             assert len(seen) >= 3
         assert len(await d.instances("everything")) == 1
+
+
+@pytest.mark.npm
+@bounded(300)
+async def test_memory_keeps_its_file_where_the_profile_lets_it_write(tmp_path: Path) -> None:
+    place = tmp_path / "kept"
+    place.mkdir()
+    async with daemon(start=False) as d:
+        entry: dict[str, Any] = {
+            "command": ["npx", "-y", "@modelcontextprotocol/server-memory"],
+            "profile": "node",
+            "mounts": [{"path": str(place), "access": "rw"}],
+            "env": {"MEMORY_FILE_PATH": str(place / "memory.json")},
+        }
+        d.write_config(servers(memory=entry))
+        await d.start()
+        entity = {"name": "smcp", "entityType": "program", "observations": ["shares servers"]}
+        async with sdk_host(d, "memory") as one, sdk_host(d, "memory") as other:
+            await one.call_tool("create_entities", {"entities": [entity]})
+            assert "shares servers" in await text_of_call(other, "search_nodes", query="smcp")
+    assert "shares servers" in (place / "memory.json").read_text()
+
+
+@pytest.mark.npm
+@bounded(300)
+async def test_sequential_thinking_counts_thoughts_without_any_grant() -> None:
+    async with daemon(start=False) as d:
+        command = ["npx", "-y", "@modelcontextprotocol/server-sequential-thinking"]
+        d.write_config(servers(thinking={"command": command, "profile": "node"}))
+        await d.start()
+        thought = {"thought": "first", "nextThoughtNeeded": True, "thoughtNumber": 1, "totalThoughts": 2}
+        async with sdk_host(d, "thinking") as session:
+            assert json.loads(await text_of_call(session, "sequentialthinking", **thought))["thoughtHistoryLength"] == 1
+
+
+@bounded(300)
+async def test_fetch_reads_the_page_that_its_rules_name_and_no_other() -> None:
+    with website() as port:
+        async with daemon(start=False) as d:
+            entry = {
+                "command": ["uvx", "mcp-server-fetch", "--allow-private-ips", "--ignore-robots-txt"],
+                "profile": "fetch",
+                "network": {"allow": [f"host-loopback:{port}"]},
+                # Where it finds Node it installs a package at its first page, which no rule lets it do.
+                "env": {"PATH": "/none"},
+            }
+            d.write_config(servers(fetch=entry))
+            await d.start()
+            async with sdk_host(d, "fetch") as session:
+                page = await session.call_tool("fetch", {"url": f"http://host-loopback:{port}/"})
+                assert "the page" in str(page.content[0])
+                refused = await session.call_tool("fetch", {"url": "http://evil.example/"})
+                assert refused.is_error
+            # The program that makes listeners is kept for a next sandbox; the end of the daemon is its end too.
+            assert await d.terminate() == 0

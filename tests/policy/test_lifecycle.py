@@ -172,6 +172,14 @@ class TestCells:
         life = world(*RUNNING).life
         assert step(life, Replace(1), 200.0, Policy()) == (life, ())
 
+    @pytest.mark.parametrize("way", [STARTING, RUNNING])
+    def test_one_that_exceeded_a_limit_may_have_to_wait_for_a_person(self, way: tuple[str, ...]) -> None:
+        made = world(*way, "beyond a limit")
+        assert (made.life.state, made.life.cause) == (State.FATAL, "exit 1")
+        assert made.life.resting
+        assert made.make("start")
+        assert made.life.state is State.SPAWNING
+
     def test_a_stop_overrules_a_restart_that_is_under_way(self) -> None:
         made = world(*RUNNING, "restart", "stop", "exit 0")
         assert made.life.state is State.STOPPED

@@ -106,6 +106,7 @@ class World:
             "blameless": lambda: self.exited(generation, success=False, blameless=True),
             "exit 0": lambda: self.exited(generation, success=True),
             "exit 1": lambda: self.exited(generation, success=False),
+            "beyond a limit": lambda: self.exited(generation, success=False, final=True),
         }
 
     def make(self, move: str) -> bool:
@@ -149,11 +150,11 @@ class World:
         """Let the child die without a report yet."""
         self.child_dead = True
 
-    def exited(self, generation: int, *, success: bool, blameless: bool = False) -> None:
+    def exited(self, generation: int, *, success: bool, blameless: bool = False, final: bool = False) -> None:
         """Report the end of the child."""
         self.child = None
         self.stale += [Exited(generation, success, "old"), Ready(generation), Idle(generation)]
-        self.tell(Exited(generation, success, "exit 0" if success else "exit 1", blameless))
+        self.tell(Exited(generation, success, "exit 0" if success else "exit 1", blameless, final))
 
     # What the lifecycle makes of it
 

@@ -241,7 +241,9 @@ def test_status_has_the_form_of_the_contract() -> None:
     )
     data = msgspec.to_builtins(status)
     assert list(data) == ["daemon", "servers"]
-    assert set(data["daemon"]) == {"pid", "version", "uptime", "socket", "config", "problems", "logging", "sessions"}
+    assert set(data["daemon"]) == {
+        *("pid", "version", "uptime", "socket", "config", "problems", "logging", "sessions", "hosts"),
+    }
     assert set(data["servers"][0]) == {
         "name",
         "state",

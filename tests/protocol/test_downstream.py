@@ -350,6 +350,24 @@ def test_a_batch_is_answered_when_all_of_it_is() -> None:
         talk.server.hears(call(...))
 
 
+def test_what_is_answered_of_a_batch_waits_like_the_rest_of_it() -> None:
+    talk, a = batching()
+    with talk:
+        a.says([call(1), request(2, "ping"), {**request(3, "ping"), "jsonrpc": "1.0"}])
+        # Written down, each once, so that a daemon that takes over knows that the host has none of the answers.
+        assert sorted(talk.waiting(a)) == [b"1", b"2", b"3"]
+        a.says(request(3, "ping"))
+        a.hears(error(None, -32600))
+        talk.server.answers(talk.server.hears(call(...)))
+        a.hears([result(2), error(3, -32600), result(1)])
+        assert talk.waiting(a) == []
+        a.says([call(1), cancelled(1), request(3, "ping")])
+        asked = talk.server.hears(call(...))
+        talk.server.hears(cancelled(asked["id"]))
+        a.hears([result(3)])
+        assert talk.waiting(a) == []
+
+
 def test_what_is_cancelled_is_no_part_of_the_answer() -> None:
     talk, a = batching()
     with talk:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.callbacks import Rules, Shared
 from supervisord_mcp.protocol.catalogue import Catalogue
+from supervisord_mcp.protocol.multiplexer import Multiplexer
 from supervisord_mcp.protocol.profiles import Profile, Root
 from tests.kit.conversation import Talk, call, cancelled, changed, error, notification, request, result
 from tests.protocol.crowd import Crowd
@@ -131,3 +134,11 @@ def test_a_server_that_does_not_say_who_it_is_is_passed_on_like_that() -> None:
         host = talk.joins("a")
         host.initializes()
         host.hears(result("hello", {"protocolVersion": "2025-11-25", "capabilities": {}}))
+
+
+def test_how_a_host_names_itself() -> None:
+    mux = Multiplexer("s", entropy=bytes)
+    clients: tuple[dict[str, Any], ...] = ({"name": "editor", "version": "1"}, {"name": 5}, {})
+    for key, client in enumerate(clients):
+        mux.attach(key, State(version="2025-06-18", client=client))
+    assert [mux.host(key) for key in range(4)] == ["editor", "", "", ""]

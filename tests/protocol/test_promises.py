@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.catalogue import Catalogue
-from supervisord_mcp.protocol.commands import Parted
+from supervisord_mcp.protocol.commands import Learned, Parted
 from supervisord_mcp.protocol.eras.probe import Terms
 from supervisord_mcp.protocol.promises import lacking
 from tests.kit.conversation import Host, Talk, call, changed, completed, error, modern, notification, request, result
@@ -147,6 +147,21 @@ def test_what_the_catalogue_promised_is_compared_with_the_first_child() -> None:
         a.hears(error(1, -32603))
         talk.child_lists()
         parted(talk, a, late)
+
+
+def test_what_a_child_offers_is_kept_though_it_may_end_with_its_host() -> None:
+    listed: dict[str, tuple[bytes, ...]] = {"tools/list": (b'{"name":"t"}',), "prompts/list": (b'{"name":"p"}',)}
+    before = Catalogue(known(b'{"tools":{},"prompts":{}}').handshake, listed)
+    with Talk(known=before) as talk:
+        a, b = talk.hosts("a", "b")
+        talk.child_greets(talk.child_starts(), {"tools": {}})
+        # Kept once, before the hosts are let go; of the lists what is known of those that are still offered.
+        (learnt,) = [one for one in talk.did(Learned) if isinstance(one, Learned)]
+        assert learnt.catalogue.capabilities == {"tools": {}}
+        assert learnt.catalogue.lists == {"tools/list": (b'{"name":"t"}',)}
+        assert talk.others.index(learnt) < min(talk.others.index(one) for one in talk.did(Parted))
+        talk.child_lists(tools=["t"])
+        parted(talk, a, b)
 
 
 def test_a_host_that_was_not_answered_yet_is_told_what_there_is() -> None:

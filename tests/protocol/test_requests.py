@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, requests
+from supervisord_mcp.protocol.commands import Opened
 from supervisord_mcp.protocol.jsonrpc import Message
 from supervisord_mcp.protocol.requests import Opening
 from tests.protocol.texts import OBJECTS
@@ -125,7 +126,7 @@ def test_who_takes_tasks(capabilities: dict[str, Any], accepts: bool) -> None:
 @given(OBJECTS)
 def test_parameters_that_need_no_change_keep_their_bytes(text: str) -> None:
     message = of(text)
-    assert requests.rewrite(message, 12, {}) == (None, False)
+    assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert message.members["id"] == Raw(b"12")
     assert sent(message) == text
 
@@ -137,7 +138,7 @@ def test_a_token_is_replaced_and_the_rest_stays(arguments: str, meta: str, token
     text = f'"_meta":{{"progressToken":{token}{"," if inner else ""}{inner}}}'
     members.insert({"first": 0, "last": 3, "middle": 1}[place], text)
     message = of("{" + ",".join(members) + "}")
-    assert requests.rewrite(message, 12, {}) == (token.encode(), False)
+    assert requests.rewrite(message, 12, {})[:2] == (token.encode(), False)
     params = sent(message)
     assert json.loads(params)["_meta"] == {"progressToken": 12, **json.loads(meta)}
     assert f'"arguments":{arguments}' in params
@@ -150,7 +151,7 @@ def test_a_token_is_replaced_and_the_rest_stays(arguments: str, meta: str, token
 )
 def test_a_meta_without_token_stays_as_it_is(meta: str) -> None:
     message = of(f'{{"name":"x","_meta":{meta} }}')
-    assert requests.rewrite(message, 12, {}) == (None, False)
+    assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert sent(message) == f'{{"name":"x","_meta":{meta} }}'
 
 
@@ -164,26 +165,26 @@ def test_a_token_that_is_none_is_refused(token: str) -> None:
 def test_the_envelope_of_the_modern_era_is_left_out() -> None:
     envelope = {f"{MODERN}{key}": "x" for key in ("protocolVersion", "clientInfo", "clientCapabilities")}
     message = of(json.dumps({"_meta": {**envelope, "vendor": 1}, "name": "x"}))
-    assert requests.rewrite(message, 12, {}) == (None, False)
+    assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert json.loads(sent(message)) == {"_meta": {"vendor": 1}, "name": "x"}
     message = of(json.dumps({"_meta": {**envelope, "progressToken": "t"}}))
-    assert requests.rewrite(message, 12, {}) == (b'"t"', False)
+    assert requests.rewrite(message, 12, {})[:2] == (b'"t"', False)
     assert json.loads(sent(message)) == {"_meta": {"progressToken": 12}}
 
 
 def test_a_task_is_asked_for_only_where_there_are_tasks() -> None:
     text = '{"name":"x","n":1e400,"task":{"ttl":1},"_meta":{"progressToken":1}}'
     message = of(text)
-    assert requests.rewrite(message, 12, TASKS) == (b"1", True)
+    assert requests.rewrite(message, 12, TASKS)[:2] == (b"1", True)
     assert sent(message) == text.replace(":1}}", ":12}}")
     message = of(text)
-    assert requests.rewrite(message, 12, {}) == (b"1", False)
+    assert requests.rewrite(message, 12, {})[:2] == (b"1", False)
     assert sent(message) == '{"name":"x","n":1e400,"_meta":{"progressToken":12}}'
     message = of('{"task":1,"_meta":null}')
-    assert requests.rewrite(message, 12, {}) == (None, False)
+    assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert sent(message) == '{"_meta":null}'
     message = of(text, "prompts/get")
-    assert requests.rewrite(message, 12, {}) == (b"1", False)
+    assert requests.rewrite(message, 12, {})[:2] == (b"1", False)
     assert '"task":{"ttl":1}' in sent(message)
 
 
@@ -195,8 +196,47 @@ def test_parameters_that_are_no_object_are_refused(params: str) -> None:
 
 def test_a_request_without_parameters_gets_its_id() -> None:
     message = jsonrpc.parse(b'{"jsonrpc":"2.0","id":1,"method":"x"}')
-    assert requests.rewrite(message, 12, {}) == (None, False)
+    assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert jsonrpc.encode(message.members) == b'{"jsonrpc":"2.0","id":12,"method":"x"}\n'
     message = of("null")
-    assert requests.rewrite(message, 12, {}) == (None, False)
+    assert requests.rewrite(message, 12, {})[:2] == (None, False)
     assert sent(message) == "null"
+
+
+@pytest.mark.parametrize(
+    ("reason", "overdue"),
+    [
+        ("McpError: MCP error -32001: Request timed out", True),
+        ("Timeout after 60 s", True),
+        ("time-out", True),
+        ("deadline exceeded", True),
+        ("the person pressed Esc", False),
+        ("", False),
+    ],
+)
+def test_a_host_may_say_that_it_waited_for_too_long(reason: str, overdue: bool) -> None:
+    params = jsonrpc.members_of(jsonrpc.text_of({"requestId": 1, "reason": reason}))
+    assert requests.overdue(params) is overdue
+    assert not requests.overdue({})
+
+
+@pytest.mark.parametrize(
+    ("line", "method", "tool"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}', "tools/call", b'"echo"'),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}', "tools/call", b""),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}', "tools/call", b""),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}', "tools/call", b""),
+        (b'{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}', "prompts/get", b""),
+        (b'{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{}}', "", b""),
+        (b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}', "", b""),
+    ],
+)
+def test_what_waits_is_told_with_its_tool(line: bytes, method: str, tool: bytes) -> None:
+    assert requests.opened(3, jsonrpc.parse(line), b"1") == Opened(3, b"1", method, tool)
+
+
+def test_the_tool_of_a_call_is_read_on_the_way() -> None:
+    assert requests.rewrite(of('{"name":"echo","arguments":{}}'), 12, {}) == (None, False, b'"echo"')
+    assert requests.rewrite(of('{"name":"echo","task":{}}'), 12, TASKS) == (None, True, b'"echo"')
+    assert requests.rewrite(of('{"name":"echo","task":{}}'), 12, {}) == (None, False, b'"echo"')

@@ -282,3 +282,15 @@ def test_only_so_many_tasks_are_kept_for_applications_that_left() -> None:
         a.says(request(1, "tasks/get", {"taskId": "t0"}), request(2, "tasks/get", {"taskId": "t1"}))
         a.hears(error(1, -32602))
         talk.server.hears(request(..., "tasks/get", {"taskId": "t1"}))
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18"])
+def test_65_a_host_of_a_revision_without_tasks_gets_the_result_of_its_call(version: str) -> None:
+    talk = Talk()
+    talk.child_runs(TASKS)
+    host = talk.host("old", version)
+    with talk:
+        host.says(request(1, "tools/call", {"name": "x", "task": {}}))
+        asked = talk.server.hears(request(..., "tools/call", {"name": "x"}))
+        host.says(cancelled(1))
+        talk.server.hears(cancelled(asked["id"]))

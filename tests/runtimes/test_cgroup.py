@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes import cgroup, hierarchy
+from supervisord_mcp.runtimes.accounting import GroupFigures
 from supervisord_mcp.runtimes.cgroup import Group, Groups, clear_leftovers, prepare, settings
 from supervisord_mcp.runtimes.hierarchy import Hierarchy
 from supervisord_mcp.runtimes.limits import CONTROLLERS, Limits
@@ -275,3 +276,26 @@ def test_version_2_kills_all_at_once(unified: Path) -> None:
     while not group.kill():
         pass
     assert group.remove()
+
+
+def test_a_group_of_version_2_tells_what_is_used_in_it(tmp_path: Path) -> None:
+    group = Group(2, "g", (("memory", str(tmp_path)), ("pids", str(tmp_path))))
+    assert group.figures() == GroupFigures(oom_kills=0, refused=0)
+    (tmp_path / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\nnr_throttled 4\nthrottled_usec 750000\n")
+    (tmp_path / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
+    (tmp_path / "pids.events").write_text("max 7\n")
+    for name, value in (("cpu", 1.5), ("memory", 0.0), ("io", 99.25)):
+        lines = f"some avg10={value:.2f} avg60=0.10 avg300=0.05 total=9\nfull avg10=0.00 avg60=0 avg300=0 total=0\n"
+        (tmp_path / f"{name}.pressure").write_text(lines)
+    assert group.figures() == GroupFigures(2.5, 2, 7, 0.75, 1.5, 0.0, 99.25)
+    (tmp_path / "cpu.pressure").write_text("some avg10=lots\n")
+    (tmp_path / "cpu.stat").write_text("nonsense\n")
+    assert group.figures() == GroupFigures(None, 2, 7, None, None, 0.0, 99.25)
+
+
+def test_a_group_of_version_1_tells_how_long_it_was_held_back(tmp_path: Path) -> None:
+    (tmp_path / "cpu.stat").write_text("nr_periods 10\nnr_throttled 4\nthrottled_time 250000000\n")
+    (tmp_path / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    whole = Group(1, "g", (("cpu", str(tmp_path)), ("memory", str(tmp_path))))
+    assert whole.figures() == GroupFigures(oom_kills=1, throttled=0.25)
+    assert Group(1, "g", (("pids", str(tmp_path)),)).figures() == GroupFigures(refused=0)

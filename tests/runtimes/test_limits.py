@@ -16,7 +16,10 @@ from supervisord_mcp.runtimes.limits import (
     UNLIMITED,
     Available,
     Limits,
+    amount_text,
+    breached,
     counts_for_namespaces,
+    excess,
     plan,
     size_text,
 )
@@ -55,7 +58,7 @@ def test_the_lines_of_a_report() -> None:
         *places,
     )
     assert plan(limits, replace(v2, version=None)).report[:3] == (
-        *("memory 512M by watcher", "pids 64 by rlimit", "cpu 1.5 not enforced"),
+        *("memory 512M by watcher", "pids 64 by rlimit", "cpu 1.5 by watcher"),
     )
     assert plan(limits, Available(1, frozenset({"pids"}))).report[:2] == (
         *("memory 512M by watcher", "pids 64 by cgroup v1"),
@@ -76,7 +79,7 @@ def test_every_limit_has_one_means(limits: Limits, available: Available) -> None
     assert {e.limit for e in made.enforcements} == wanted
     assert len(made.enforcements) == len(wanted)
     means = {e.limit: e.means for e in made.enforcements}
-    assert {name for name, by in means.items() if by == "nothing"} <= {"cpu"}
+    assert "watcher" not in {by for name, by in means.items() if name not in CONTROLLERS}
     grouped = {name for name in CONTROLLERS if name in wanted and available.group(name)}
     # A hundred processes in a group have the share of one, whether the server has a limit for processors or not.
     assert made.grouped == (grouped | {"cpu"} if grouped and available.group("cpu") else grouped)
@@ -114,3 +117,26 @@ def test_sizes_are_written_as_in_the_configuration(size: int, text: str) -> None
 )
 def test_kernels_that_count_for_namespaces(release: str, counts: bool) -> None:
     assert counts_for_namespaces(release) is counts
+
+
+@pytest.mark.parametrize(
+    ("cause", "limit"),
+    [
+        ("memory limit 512M", "memory"),
+        ("process limit 64", "pids"),
+        ("processor limit 0.5", "cpu"),
+        ("file size limit 2G", "fsize"),
+        ("open files limit 1024", "nofile"),
+        ("a protected file was replaced", ""),
+        ("limit", ""),
+        ("", ""),
+    ],
+)
+def test_a_cause_names_its_limit(cause: str, limit: str) -> None:
+    assert breached(cause) == limit
+    if limit:
+        assert excess(limit, cause.rpartition(" ")[2]) == cause
+
+
+def test_amounts_are_written_as_in_the_configuration() -> None:
+    assert [amount_text("memory", 512 * MIB), amount_text("pids", 64), amount_text("cpu", 0.5)] == ["512M", "64", "0.5"]

@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from supervisord_mcp.protocol import conversion, jsonrpc, mcp, requests, wrapping
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Alarm, Command, Note, Opened, SessionKey, ToSession, Weight
+from supervisord_mcp.protocol.commands import Alarm, Command, Note, SessionKey, ToSession, Weight
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras import cache, envelope
 from supervisord_mcp.protocol.eras.cache import Cache
@@ -91,7 +91,7 @@ class ModernChild:
 
         held = identity in attachment.open
         sent = self.driver.start(Call(attachment.key, identity, method, params, token, finish, failed))
-        return sent if held else [Opened(attachment.key, identity), *sent]
+        return sent if held else [requests.opened(attachment.key, message, identity), *sent]
 
     def _finish(self, call: Call, result: Raw) -> list[Command]:
         attachment = self._talk.sessions[call.session]

@@ -138,7 +138,8 @@ class ModernHosts:
         else:
             self.relay.cancel(upstream)
             commands += [*self.parking.give_up(upstream), *self._talk.cancel_upstream(upstream, params)]
-        return [*commands, Dropped(attachment.key, identity), *attachment.forget(identity), *self._talk.raise_level()]
+        dropped = Dropped(attachment.key, identity, requests.overdue(params))
+        return [*commands, dropped, *attachment.forget(identity), *self._talk.raise_level()]
 
     # Requests
 

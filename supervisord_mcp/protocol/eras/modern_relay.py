@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from supervisord_mcp.protocol import asking, jsonrpc, mcp, requests
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Command, Opened, SessionKey, ToServer
+from supervisord_mcp.protocol.commands import Command, SessionKey, ToServer
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras import cache, offers
 from supervisord_mcp.protocol.eras.cache import Cache, Question, Ticket
@@ -177,7 +177,7 @@ def forward(talk: Conversation, attachment: Attachment, message: Message, reply:
     held = identity in attachment.open
     attachment.open[identity] = upstream
     sent = ToServer(jsonrpc.encode(message.members))
-    return upstream, [sent] if held else [Opened(attachment.key, identity), sent]
+    return upstream, [sent] if held else [requests.opened(attachment.key, message, identity), sent]
 
 
 def _within(result: Text, said: Envelope) -> Text:

@@ -262,7 +262,8 @@ class Parking:
         pending.identity, pending.token = call.identity, given
         attachment.open[call.identity] = call.upstream
         level = [] if call.said.level is None else self._talk.raise_level()
-        return [Opened(attachment.key, call.identity), *level]
+        tool = call.params.get("name", b"") if call.method == "tools/call" else b""
+        return [Opened(attachment.key, call.identity, call.method, bytes(tool)), *level]
 
     # The call ends
 

@@ -88,6 +88,7 @@ class EgressProxy:
         rate = egress.connects_per_second
         self._bucket = Bucket(rate, max(rate, 1))
         self._tasks: set[asyncio.Task[None]] = set()
+        self._relays: set[Relay] = set()
         self._resume: asyncio.TimerHandle | None = None
         everything = list(sockets)
         self._listeners = [made for made in everything if made.type == socket.SOCK_STREAM]
@@ -104,6 +105,11 @@ class EgressProxy:
     def refused(self) -> tuple[str, ...]:
         """The first places that the server was refused."""
         return self._meter.refused
+
+    def traffic(self) -> tuple[int, int]:
+        """Return how many bytes the server sent and received, those of connections that go on too."""
+        usage, live = self._meter.usage, tuple(self._relays)
+        return usage.sent + sum(r.sent for r in live), usage.received + sum(r.received for r in live)
 
     def close(self) -> None:
         """Close every listener, and begin to end every connection. Idempotent."""
@@ -257,6 +263,7 @@ class EgressProxy:
         target, rule, answer = agreed
         host = self._meant(target.host) or target.host
         relay = Relay(client, server, self._around.idle_seconds)
+        self._relays.add(relay)
         reason = ""
         try:
             await self._loop.sock_sendall(client, answer)
@@ -269,6 +276,7 @@ class EgressProxy:
             reset(server)
         finally:
             usage = self._meter.usage
+            self._relays.discard(relay)
             usage.sent += relay.sent
             usage.received += relay.received
             outcome: Outcome = "refused" if reason else "passed"

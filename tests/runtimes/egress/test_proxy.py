@@ -117,10 +117,13 @@ async def test_bytes_are_counted_and_silence_ends() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"hello")
         assert await reader.readexactly(5) == b"hello"
+        # Counted while the connection goes on, which may be for days.
+        assert (made.traffic()[0], made.usage.sent) == (5, 0)
         with pytest.raises(ConnectionResetError):
             await reader.read()
         writer.close()
         assert (made.usage.connections, made.usage.sent, made.usage.received) == (1, 5, 5)
+        assert made.traffic() == (5, 5)
     assert [(seen.host, seen.outcome, seen.sent, seen.received) for seen in world.contacts] == [
         ("host-loopback", "passed", 5, 5)
     ]

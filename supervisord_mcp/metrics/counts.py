@@ -1,0 +1,175 @@
+"""How often hosts called what, how long it took and how it ended: counted from the calls that observers are told of.
+
+There is one cell for each server, host, method and tool; sums are made when somebody asks. Hosts and tools of a server
+are bounded, for a host may call itself and its tools anything: what comes when the places are taken counts as `OTHER`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from supervisord_mcp.metrics.latency import BOUNDS
+from supervisord_mcp.observer import Call, Event, Outcome
+from supervisord_mcp.protocol import jsonrpc
+
+#: What is counted of each server at most, each with a cell for those that it met.
+MOST_HOSTS = 16
+MOST_TOOLS = 64
+OTHER = "(other)"
+_OK, _ERROR = Outcome.OK, Outcome.ERROR
+_LONGEST = 128
+
+
+class Cell(msgspec.Struct):
+    """The calls of one host for one tool, or of one other method. Times are in seconds; ``last`` since the epoch."""
+
+    host: str
+    method: str
+    tool: str
+    calls: int = 0
+    errors: int = 0
+    cancelled: int = 0
+    timeouts: int = 0
+    asked: int = 0
+    told: int = 0
+    seconds: float = 0.0
+    last: float = 0.0
+    #: How many calls that were answered, by bucket of `latency`.
+    latency: dict[int, int] = msgspec.field(default_factory=dict)
+
+
+class Tally(msgspec.Struct):
+    """All that is counted of one server.
+
+    ``starts`` are children that became ready, ``on_demand`` those that a call had to wait for, ``waited`` the seconds
+    from the decision to start until it was ready, of all of them. ``restarts`` are starts after an end that nobody
+    wanted. ``breaches`` counts the limits that were exceeded, by name. ``memory`` and ``processes`` are what one
+    instance held when it was last seen, of that ``private`` what it shared with nobody.
+    """
+
+    cells: list[Cell] = msgspec.field(default_factory=list)
+    starts: int = 0
+    on_demand: int = 0
+    waited: float = 0.0
+    waited_last: float = 0.0
+    restarts: int = 0
+    breaches: dict[str, int] = msgspec.field(default_factory=dict)
+    cpu: float = 0.0
+    memory: int = 0
+    private: int = 0
+    processes: int = 0
+    since: float = 0.0
+
+
+class Counts:
+    """The tallies of all servers. ``wall`` is the time since the epoch."""
+
+    def __init__(self, wall: Callable[[], float]) -> None:
+        self.tallies: dict[str, Tally] = {}
+        #: Whether anything was counted since this was last set to False.
+        self.changed = False
+        #: Whether a call was counted since this was last set to False.
+        self.called = False
+        self._wall = wall
+        # By what a call says of itself, so that a call finds its cell in one look.
+        self._cells: dict[tuple[str, str, str, bytes], Cell] = {}
+        self._starting: dict[str, tuple[float, bool]] = {}
+
+    def load(self, tallies: dict[str, Tally]) -> None:
+        """Go on from what was counted before."""
+        self.tallies = tallies
+        self._cells.clear()
+
+    def keep(self, servers: Iterable[str]) -> None:
+        """Forget the servers that there are not any more."""
+        names = set(servers)
+        self.tallies = {name: tally for name, tally in self.tallies.items() if name in names}
+        self._cells.clear()
+
+    def tally(self, server: str) -> Tally:
+        """Return the tally of a server, made now if there is none."""
+        found = self.tallies.get(server)
+        if found is None:
+            found = self.tallies[server] = Tally(since=self._wall())
+        return found
+
+    def call(self, call: Call) -> None:
+        """Count a call that is over."""
+        key = (call.server, call.host, call.method, call.tool)
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cells[key] = self._cell(call)
+        ended = call.ended
+        cell.calls += 1
+        cell.asked += call.asked
+        cell.told += call.told
+        outcome = call.outcome
+        if outcome is _OK or outcome is _ERROR:
+            seconds = ended - call.began
+            cell.seconds += seconds
+            latency = cell.latency
+            number = bisect_left(BOUNDS, seconds)
+            latency[number] = latency.get(number, 0) + 1
+            if outcome is _ERROR:
+                cell.errors += 1
+        elif outcome is Outcome.CANCELLED:
+            cell.cancelled += 1
+        else:
+            cell.timeouts += 1
+        # Calls are told of a moment after they are over, which does not matter here.
+        cell.last = self._wall()
+        self.changed = self.called = True
+
+    def event(self, event: Event) -> None:
+        """Count what an event says of starts, restarts and limits."""
+        if event.kind == "limit":
+            name = str(event.data.get("limit", ""))
+            tally = self.tally(event.server)
+            tally.breaches[name] = tally.breaches.get(name, 0) + 1
+            self.changed = True
+        elif event.kind == "state":
+            self._state(event)
+
+    def _state(self, event: Event) -> None:
+        instance, now = str(event.data["instance"]), event.at.timestamp()
+        match event.data["to"]:
+            case "STARTING":
+                # Without a session nobody waits: it is one that is to run anyway.
+                waited_for = event.data.get("why") == "demand" and bool(event.data.get("sessions"))
+                self._starting[instance] = (now, waited_for)
+                if event.data["from"] in ("BACKOFF", "EXITED"):
+                    self.tally(event.server).restarts += 1
+            case "RUNNING":
+                began, on_demand = self._starting.pop(instance, (now, False))
+                tally = self.tally(event.server)
+                tally.starts += 1
+                tally.on_demand += on_demand
+                tally.waited_last = max(now - began, 0.0)
+                tally.waited += tally.waited_last
+            case _:
+                self._starting.pop(instance, None)
+                return
+        self.changed = True
+
+    def _cell(self, call: Call) -> Cell:
+        cells = self.tally(call.server).cells
+        host = _fitting(call.host, {cell.host for cell in cells}, MOST_HOSTS)
+        tool = (jsonrpc.string_of(call.tool) or "")[:_LONGEST]
+        method, what = call.method[:_LONGEST], {(cell.method, cell.tool) for cell in cells}
+        if (method, tool) not in what and len(what) >= MOST_TOOLS:
+            method, tool = (method, OTHER) if method == "tools/call" else (OTHER, "")
+        for cell in cells:
+            if (cell.host, cell.method, cell.tool) == (host, method, tool):
+                return cell
+        cells.append(Cell(host, method, tool))
+        # What a host makes up is not remembered for ever: the next call that is told of finds its cell anew.
+        if len(self._cells) > 4 * MOST_HOSTS * MOST_TOOLS:
+            self._cells.clear()
+        return cells[-1]
+
+
+def _fitting(name: str, known: set[str], most: int) -> str:
+    return name if name in known or len(known) < most else OTHER

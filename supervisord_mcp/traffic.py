@@ -1,0 +1,182 @@
+"""What goes over one instance, as observers are told of it: calls of hosts from beginning to end, and messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from supervisord_mcp.observer import Call, Direction, Message, Observers, Outcome
+from supervisord_mcp.policy.sharing import InstanceKey
+from supervisord_mcp.protocol.commands import Dropped, Opened, SessionKey, ToSession
+from supervisord_mcp.protocol.framing import Oversized
+
+#: An answer up to this length is looked into for an error; of a longer one only the two ends are, in bytes.
+_WHOLE = 1 << 16
+_END = 1 << 10
+#: How much of the name of a host is kept, in characters.
+_LONGEST_NAME = 64
+#: Calls are told of after so many seconds; until then an answer up to this length waits to be looked into.
+_SOON = 0.05
+_KEPT = 1 << 10
+#: What a host is called that does not say.
+NAMELESS = "(unnamed)"
+
+
+class _Result(msgspec.Struct, gc=False):
+    failed: bool = msgspec.field(name="isError", default=False)
+
+
+class _Answer(msgspec.Struct, gc=False):
+    error: Raw | UnsetType = UNSET
+    result: _Result | UnsetType = UNSET
+
+
+_FINE = b'"isError":false}}\n'
+_monotonic = time.monotonic
+_answers = msgspec.json.Decoder(_Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What traffic needs to know: how the host of a session names itself, and how something is done later."""
+
+    host: Callable[[SessionKey], str]
+    later: Callable[[float, Callable[[], None]], object]
+
+
+class Traffic:
+    """What goes over one instance. `opened` and `answered` come with every call, so they only note what is to be told.
+
+    Calls that are over are told together, a moment later: nobody waits for it, and told one after the other they cost
+    half as much.
+    """
+
+    def __init__(self, key: InstanceKey, observers: Observers, around: Around) -> None:
+        self._server = key.server
+        self._instance = str(key)
+        self._calls = observers.calls
+        self._messages = observers.messages
+        self._around = around
+        # What is open: the request, when it came, how long it was.
+        self._open: dict[tuple[SessionKey, bytes], tuple[Opened, float, int]] = {}
+        # What is over and not told yet: the same, when it was over, and the answer with its length, or how it ended.
+        self._news: list[tuple[tuple[Opened, float, int], float, int, bytes | Outcome]] = []
+        self._due = False
+        self._hosts: dict[SessionKey, str] = {}
+        #: The length of the line of a host that is handled just now.
+        self.length = 0
+
+    @property
+    def open(self) -> Iterator[Call]:
+        """The calls that are not over yet, as if they were over now."""
+        now = _monotonic()
+        for command, began, asked in tuple(self._open.values()):
+            host = self._name(command.session)
+            yield Call(
+                *(self._server, self._instance, command.session, host, command.method, command.tool),
+                *(began, now, asked, 0, Outcome.CANCELLED),
+            )
+
+    def line(self, session: SessionKey, line: bytes | Oversized, direction: Direction) -> None:
+        """A line is on its way; to be called only if somebody watches messages.
+
+        One that is too long to be passed on has only its beginning.
+        """
+        if isinstance(line, Oversized):
+            line = line.head
+        line = line.rstrip(b"\n")
+        self._messages.tell(Message(self._server, self._instance, session, direction, line))
+
+    def opened(self, command: Opened, now: float) -> None:
+        """A request of a host waits for its answer from now on, which is a time of the monotonic clock."""
+        if self._calls.watched and command.method:
+            self._open[command.session, command.identity] = (command, now, self.length)
+
+    def answered(self, command: ToSession, now: float) -> None:
+        """Requests of a host are answered."""
+        if not self._open:
+            return
+        for identity in command.closes:
+            asked = self._open.pop((command.session, identity), None)
+            if asked is not None:
+                data = command.data
+                length = len(data)
+                # A long answer is not kept for later.
+                ending = data if length <= _KEPT else _outcome(data)
+                self._news.append((asked, now, length, ending))
+                if not self._due:
+                    self._tell_soon()
+
+    def dropped(self, command: Dropped) -> None:
+        """A host gave up a request."""
+        asked = self._open.pop((command.session, command.identity), None)
+        if asked is not None:
+            self._given_up(asked, Outcome.TIMEOUT if command.overdue else Outcome.CANCELLED)
+
+    def left(self, session: SessionKey) -> None:
+        """A host is gone, and with it what it waited for."""
+        for key in [key for key in self._open if key[0] == session]:
+            self._given_up(self._open.pop(key), Outcome.CANCELLED)
+        self.tell()  # while it is known how the host names itself
+        self._hosts.pop(session, None)
+
+    def tell(self) -> None:
+        """Tell of the calls that are over."""
+        news, self._news = self._news, []
+        if not news:
+            return
+        server, instance, hosts = self._server, self._instance, self._hosts
+        told = []
+        for (command, began, asked), ended, length, ending in news:
+            session = command.session
+            host = hosts.get(session) or self._name(session)
+            outcome = ending if isinstance(ending, Outcome) else _outcome(ending)
+            method, tool = command.method, command.tool
+            told.append(Call(server, instance, session, host, method, tool, began, ended, asked, length, outcome))
+        self._calls.tell_all(told)
+
+    def _given_up(self, asked: tuple[Opened, float, int], outcome: Outcome) -> None:
+        self._news.append((asked, _monotonic(), 0, outcome))
+        if not self._due:
+            self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        self._due = True
+        self._around.later(_SOON, self._tell_now)
+
+    def _tell_now(self) -> None:
+        self._due = False
+        self.tell()
+
+    def _name(self, session: SessionKey) -> str:
+        given = self._around.host(session)[:_LONGEST_NAME]
+        name = "".join(sign if sign.isprintable() else "\ufffd" for sign in given)
+        if not name:
+            return NAMELESS  # it may say so yet
+        self._hosts[session] = name
+        return name
+
+
+def _outcome(line: bytes) -> Outcome:
+    return Outcome.ERROR if _failed(line) else Outcome.OK
+
+
+def _failed(line: bytes) -> bool:
+    """Whether an answer is an error, or the result of a tool that failed."""
+    # Many servers always say at the end that nothing failed; what is said last counts, as for every reader of JSON.
+    if line.endswith(_FINE):
+        return False
+    if len(line) <= _WHOLE:
+        if b'rror"' not in line:
+            return False
+    else:
+        return b'"isError":true' in line[-_END:] or b'"isError":true' in line[:_END]
+    try:
+        answer = _answers.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False  # an array of answers, or a result of another form
+    return answer.error is not UNSET or (answer.result is not UNSET and answer.result.failed)

@@ -1,0 +1,187 @@
+"""Puts the parts that measure together: the sampler over the instances, the counts over their calls, the report."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from supervisord_mcp.config.models import Config, ServerConfig
+from supervisord_mcp.metrics import report
+from supervisord_mcp.metrics.counts import Counts, Tally
+from supervisord_mcp.metrics.ledger import Ledger
+from supervisord_mcp.metrics.pace import FRESH
+from supervisord_mcp.metrics.sampler import Sampler, Target
+from supervisord_mcp.observer import Call, Event, Observers
+from supervisord_mcp.policy.breach import Bounds
+from supervisord_mcp.protocol import control
+from supervisord_mcp.protocol.usage import Saved, ServerUsage, UsageResult
+from supervisord_mcp.runtimes.accounting import TreeMeter
+from supervisord_mcp.runtimes.limits import amount_text
+from supervisord_mcp.runtimes.reading import Meter, Reading
+from supervisord_mcp.server import ManagedServer
+from supervisord_mcp.supervisor import Supervisor
+
+_BASIS = "the sum over the servers; what the daemon itself takes is not taken off"
+
+
+class UsageDesk:
+    """All that is measured. Made in the event loop; `run` looks and keeps until it is cancelled."""
+
+    def __init__(self, supervisor: Supervisor, observers: Observers, file: Path) -> None:
+        """``file`` keeps what is counted."""
+        self.counts = Counts(time.time)
+        self.sampler = Sampler(self._targets, self.counts, time.time)
+        self._supervisor = supervisor
+        self._observers = observers
+        self._ledger = Ledger(file, self.counts)
+        self._meters: dict[str, tuple[int, Meter]] = {}
+        self._own = TreeMeter(lambda: [os.getpid()], lambda: None, lambda: None)
+        self._before = (time.monotonic(), time.process_time(), 0.0)
+        self._asking = anyio.Lock()
+        self._uncount: Callable[[], None] | None = None
+        self._ledger.read()
+        observers.add(self._event, "usage")
+        self.configure(supervisor.config)
+
+    def configure(self, config: Config) -> None:
+        """Take a new configuration."""
+        self.sampler.enabled = config.metrics.usage
+        self.counts.keep(config.servers)
+        self.sampler.keep(tuple(config.servers))
+        if config.metrics.calls and self._uncount is None:
+            self._uncount = self._observers.calls.add(self.counts.call, "calls", timed=False)
+        elif not config.metrics.calls and self._uncount is not None:
+            self._uncount()
+            self._uncount = None
+
+    async def run(self) -> None:
+        """Look at the servers, and keep what is counted."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.sampler.run)
+            tasks.start_soon(self._ledger.run)
+
+    def close(self) -> None:
+        """Keep what was counted, for the next daemon."""
+        self._settle()
+        self._ledger.write()
+
+    def _event(self, event: Event) -> None:
+        self.counts.event(event)
+        if event.kind == "state" and event.data.get("to") == "RUNNING":
+            self.sampler.wake()
+
+    # What is looked at
+
+    def _targets(self) -> list[Target]:
+        found = []
+        meters: dict[str, tuple[int, Meter]] = {}
+        for instance in self._supervisor.instances:
+            key, child = str(instance.key), instance.child
+            if child is None:
+                continue
+            known = self._meters.get(key)
+            if known is not None and known[0] == instance.generation:
+                meters[key] = known
+            elif (made := child.meter()) is not None:
+                meters[key] = (instance.generation, made)
+            else:
+                continue
+            target = Target(instance.key.server, key, instance.generation, meters[key][1])
+            if (config := self._supervisor.config.servers.get(instance.key.server)) is not None:
+                bounds = _bounds(config, child.limits)
+                target = replace(target, bounds=bounds, exceeded=self._judge(instance, config))
+            found.append(target)
+        self._meters = meters
+        return found
+
+    def _judge(self, instance: ManagedServer, config: ServerConfig) -> Callable[[str, bool], None]:
+        def exceeded(name: str, refused: bool) -> None:
+            value = amount_text(name, getattr(config.limits, name))
+            instance.breaches.exceeded(name, value, instance.child, refused=refused)
+
+        return exceeded
+
+    # The report
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The observers that were taken out."""
+        return tuple(
+            f"observer {name} is not told any more: {cause}" for name, cause in self._observers.dropped.items()
+        )
+
+    async def report(self, operation: control.Usage) -> UsageResult:
+        """Return what is known. Raise `UnknownServerError` for a name that no server has."""
+        if operation.name is not None:
+            self._supervisor.server(operation.name)
+        if operation.fresh:
+            await self.sampler.fresh()
+        self._settle()
+        now, load = time.time(), self._load
+        async with self._asking:
+            own = await anyio.to_thread.run_sync(lambda: self._own.read(time.monotonic(), thorough=operation.fresh))
+        pending = self._pending()
+        servers = tuple(
+            self._server(status, operation, pending.get(status.name, []), now)
+            for status in self._supervisor.status()
+            if operation.name in (None, status.name)
+        )
+        return UsageResult(
+            at=now,
+            daemon=report.figures(own or Reading(), load(own)),
+            servers=servers,
+            saved=Saved(
+                processes=sum(server.saved.processes for server in servers),
+                memory=sum(server.saved.memory for server in servers),
+                basis=_BASIS,
+            ),
+            problems=self.problems,
+        )
+
+    def _load(self, own: Reading | None) -> float:
+        """Return how much of a processor this process used since this was last asked, or the time before."""
+        now, cpu = time.monotonic(), 0.0 if own is None else own.cpu
+        at, used, load = self._before
+        if now - at >= FRESH:  # over less, ticks of 10 ms say nothing
+            load = max(cpu - used, 0.0) / (now - at)
+            self._before = (now, cpu, load)
+        return load
+
+    def _settle(self) -> None:
+        """Let everything be counted that is over."""
+        for instance in self._supervisor.instances:
+            instance.traffic.tell()
+
+    def _pending(self) -> dict[str, list[Call]]:
+        found: dict[str, list[Call]] = {}
+        for instance in self._supervisor.instances:
+            found.setdefault(instance.key.server, []).extend(instance.traffic.open)
+        return found
+
+    def _server(
+        self, status: control.ServerStatus, operation: control.Usage, pending: list[Call], now: float
+    ) -> ServerUsage:
+        tally = self.counts.tallies.get(status.name) or Tally()
+        history = self.sampler.histories.get(status.name)
+        known = report.Known(tally, pending)
+        if history is not None and operation.since is not None:
+            known = report.Known(tally, pending, *history.since(operation.since, now))
+        return report.server_usage(status, self.sampler.samples, known, now)
+
+
+def _bounds(config: ServerConfig, enforced: Iterable[str]) -> Bounds:
+    """Return what of the limits of a server only its figures tell of."""
+    limits, warn = config.limits, config.breach == "warn"
+    cpu = warn or any(line.startswith("cpu ") and line.endswith("by watcher") for line in enforced)
+    return Bounds(
+        memory=limits.memory if warn else None,
+        pids=limits.pids if warn else None,
+        cpu=limits.cpu if cpu else None,
+        nofile=limits.nofile,
+    )

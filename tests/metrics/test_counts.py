@@ -1,0 +1,137 @@
+"""Calls are counted by server, host and tool, and no host can make that many."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from supervisord_mcp.metrics.counts import MOST_HOSTS, MOST_TOOLS, OTHER, Counts
+from supervisord_mcp.observer import Call, Event, Outcome
+
+
+class Clock:
+    """A clock of the wall."""
+
+    def wall(self) -> float:
+        return 1100.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def counts(clock: Clock) -> Counts:
+    return Counts(clock.wall)
+
+
+def call(
+    host: str = "editor", tool: str = "echo", outcome: Outcome = Outcome.OK, server: str = "s", **changes: Any
+) -> Call:
+    fields: dict[str, Any] = {
+        "server": server,
+        "instance": f"{server}/1",
+        "session": 1,
+        "host": host,
+        "method": "tools/call",
+        "tool": f'"{tool}"'.encode(),
+        "began": 99.0,
+        "ended": 99.5,
+        "asked": 10,
+        "told": 100,
+        "outcome": outcome,
+    }
+    return Call(**{**fields, **changes})
+
+
+def test_calls_are_counted_by_host_and_tool(counts: Counts) -> None:
+    for one in (
+        call(),
+        call(outcome=Outcome.ERROR),
+        call(outcome=Outcome.CANCELLED, told=0),
+        call(outcome=Outcome.TIMEOUT, told=0),
+        call(host="agent"),
+        call(tool="other"),
+        call(method="prompts/get", tool=""),
+    ):
+        counts.call(one)
+    cells = {(cell.host, cell.method, cell.tool): cell for cell in counts.tallies["s"].cells}
+    assert set(cells) == {
+        ("editor", "tools/call", "echo"),
+        ("agent", "tools/call", "echo"),
+        ("editor", "tools/call", "other"),
+        ("editor", "prompts/get", ""),
+    }
+    cell = cells["editor", "tools/call", "echo"]
+    assert (cell.calls, cell.errors, cell.cancelled, cell.timeouts) == (4, 1, 1, 1)
+    assert (cell.asked, cell.told, cell.seconds) == (40, 200, 1.0)
+    assert sum(cell.latency.values()) == 2
+    assert cell.last == 1100.0
+    assert counts.changed
+
+
+def test_very_many_are_counted_at_once(counts: Counts) -> None:
+    for _ in range(1000):
+        counts.call(call())
+    assert counts.tallies["s"].cells[0].calls == 1000
+
+
+def test_hosts_and_tools_are_bounded(counts: Counts) -> None:
+    for number in range(3 * MOST_TOOLS):
+        counts.call(call(host=f"host {number}", tool=f"tool {number}"))
+        counts.call(call(host=f"host {number}", tool="", method=f"method/{number}"))
+    cells = counts.tallies["s"].cells
+    assert sum(cell.calls for cell in cells) == 6 * MOST_TOOLS
+    assert len({cell.host for cell in cells}) == MOST_HOSTS + 1
+    assert len({(cell.method, cell.tool) for cell in cells}) <= MOST_TOOLS + 2
+    assert {OTHER} < {cell.host for cell in cells}
+    assert ("tools/call", OTHER) in {(cell.method, cell.tool) for cell in cells}
+
+
+def test_a_name_that_is_no_text_is_none(counts: Counts) -> None:
+    counts.call(call(tool="x"))
+    counts.call(Call("s", "s/1", 1, "h", "tools/call", b"17", 1.0, 2.0, 1, 1, Outcome.OK))
+    assert {cell.tool for cell in counts.tallies["s"].cells} == {"x", ""}
+
+
+def test_what_is_not_configured_is_forgotten(counts: Counts) -> None:
+    counts.call(call())
+    counts.call(call(server="t"))
+    counts.keep(["t"])
+    assert set(counts.tallies) == {"t"}
+    counts.call(call())
+    assert counts.tallies["s"].cells[0].calls == 1
+
+
+def state(before: str, after: str, at: float, why: str = "start", sessions: int = 1) -> Event:
+    data = {"instance": "s/1", "from": before, "to": after, "why": why, "sessions": sessions}
+    return Event("state", "s", data, datetime.fromtimestamp(at, UTC))
+
+
+def test_starts_and_what_they_cost(counts: Counts) -> None:
+    for event in (
+        state("STOPPED", "STARTING", 10.0, "demand"),
+        state("STARTING", "RUNNING", 10.5),
+        state("RUNNING", "BACKOFF", 20.0, "exited"),
+        state("BACKOFF", "STARTING", 21.0, "timerfired"),
+        state("STARTING", "RUNNING", 22.0),
+        state("STOPPED", "STARTING", 25.0, "demand", 0),
+        state("STARTING", "RUNNING", 25.5),
+        state("STOPPED", "STARTING", 30.0, "start"),
+        state("STARTING", "STOPPING", 30.5),
+        state("STOPPING", "STOPPED", 31.0),
+        Event("session-opened", "s"),
+    ):
+        counts.event(event)
+    tally = counts.tallies["s"]
+    assert (tally.starts, tally.on_demand, tally.restarts) == (3, 1, 1)
+    assert (tally.waited, tally.waited_last) == (2.0, 0.5)
+
+
+def test_limits_that_are_exceeded(counts: Counts) -> None:
+    for limit in ("memory", "memory", "cpu"):
+        counts.event(Event("limit", "s", {"limit": limit}))
+    assert counts.tallies["s"].breaches == {"memory": 2, "cpu": 1}

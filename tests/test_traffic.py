@@ -1,0 +1,176 @@
+"""Every call is told once, with how it ended; nothing is done for nobody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from supervisord_mcp.observer import Call, Message, Observers, Outcome
+from supervisord_mcp.policy.sharing import InstanceKey
+from supervisord_mcp.protocol.commands import Dropped, Opened, ToSession
+from supervisord_mcp.protocol.framing import Oversized
+from supervisord_mcp.traffic import NAMELESS, Around, Traffic
+
+KEY = InstanceKey("s", "abc")
+OK = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}\n'
+
+
+class World:
+    """Traffic of one instance, and what was told of it."""
+
+    def __init__(self, *, watched: bool = True) -> None:
+        self.observers = Observers()
+        self._calls: list[Call] = []
+        self.messages: list[Message] = []
+        self.names = {1: "editor", 2: ""}
+        self.asked = 0
+        if watched:
+            self.observers.calls.add(self._calls.append)
+        self.later: list[Callable[[], None]] = []
+        around = Around(self.name, lambda seconds, call: self.later.append(call))
+        self.traffic = Traffic(KEY, self.observers, around)
+
+    @property
+    def calls(self) -> list[Call]:
+        """What was told, once what is done later was done."""
+        while self.later:
+            self.later.pop()()
+        return self._calls
+
+    def name(self, session: int) -> str:
+        self.asked += 1
+        return self.names.get(session, "")
+
+    def open(self, session: int = 1, identity: bytes = b"1", method: str = "tools/call", tool: bytes = b'"t"') -> None:
+        self.traffic.length = 40
+        self.traffic.opened(Opened(session, identity, method, tool), time.monotonic())
+
+
+def test_a_call_is_told_when_it_is_answered() -> None:
+    world = World()
+    world.open()
+    assert world.calls == []
+    [pending] = world.traffic.open
+    assert (pending.host, pending.tool) == ("editor", b'"t"')
+    world.traffic.answered(ToSession(1, OK, closes=(b"1",)), time.monotonic())
+    [call] = world.calls
+    assert (call.server, call.instance, call.session, call.host) == ("s", str(KEY), 1, "editor")
+    assert (call.method, call.tool, call.asked, call.told) == ("tools/call", b'"t"', 40, len(OK))
+    assert call.outcome is Outcome.OK
+    assert call.ended >= call.began
+    assert list(world.traffic.open) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "failed"),
+    [
+        (OK, False),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}\n', True),
+        (b'{"error":{"code":1,"message":"x"},"id":1,"jsonrpc":"2.0"}\n', True),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":true}}\n', True),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"isError" : true,"content":[]}}\n', True),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":false}}\n', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"isError":false,"content":[{"type":"text","text":"error"}]}}\n', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"\\"isError\\":true"}]}}\n', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"isError":true}}}\n', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"error":"a word of the tool"}}\n', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"isError":"maybe"}}\n', False),
+        (b'[{"jsonrpc":"2.0","id":1,"error":{}}]\n', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"content":["%b"],"isError":true}}\n' % (b"x" * 70_000), True),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":["%b"]}}\n' % (b"x" * 70_000), True),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"isError":false,"content":["%b"]}}\n' % (b"x" * 70_000), False),
+    ],
+)
+def test_an_answer_may_be_a_failure(line: bytes, failed: bool) -> None:
+    world = World()
+    world.open()
+    world.traffic.answered(ToSession(1, line, closes=(b"1",)), time.monotonic())
+    assert world.calls[0].outcome is (Outcome.ERROR if failed else Outcome.OK)
+
+
+def test_an_array_answers_several() -> None:
+    world = World()
+    world.open(identity=b"1")
+    world.open(identity=b'"2"')
+    world.traffic.answered(ToSession(1, b"[]\n", closes=(b"1", b'"2"', b"3")), time.monotonic())
+    assert len(world.calls) == 2
+
+
+def test_a_host_may_give_up() -> None:
+    world = World()
+    for identity in (b"1", b"2"):
+        world.open(identity=identity)
+    world.traffic.dropped(Dropped(1, b"1"))
+    world.traffic.dropped(Dropped(1, b"2", overdue=True))
+    world.traffic.dropped(Dropped(1, b"3"))
+    assert [call.outcome for call in world.calls] == [Outcome.CANCELLED, Outcome.TIMEOUT]
+
+
+def test_a_host_that_leaves_gives_up_everything() -> None:
+    world = World()
+    world.open(1, b"1")
+    world.open(1, b"2")
+    world.open(2, b"1")
+    world.traffic.left(1)
+    assert [(call.session, call.outcome) for call in world.calls] == [(1, Outcome.CANCELLED)] * 2
+    assert [call.session for call in world.traffic.open] == [2]
+
+
+def test_a_host_is_asked_for_its_name_until_it_says_it() -> None:
+    world = World()
+    for _ in range(2):
+        world.open(2)
+        world.traffic.answered(ToSession(2, OK, closes=(b"1",)), time.monotonic())
+        assert world.calls[-1].host == NAMELESS
+    world.names[2] = "late\x1b[31m" + "x" * 100
+    for _ in range(3):
+        world.open(2)
+        world.traffic.answered(ToSession(2, OK, closes=(b"1",)), time.monotonic())
+    assert {call.host for call in world.calls[2:]} == {("late\ufffd[31m" + "x" * 100)[:64]}
+    assert world.asked == 3
+
+
+def test_a_listen_is_no_call() -> None:
+    world = World()
+    world.traffic.opened(Opened(1, b"1"), 1.0)
+    assert list(world.traffic.open) == []
+
+
+def test_nothing_is_kept_for_nobody() -> None:
+    world = World(watched=False)
+    world.open()
+    world.traffic.answered(ToSession(1, OK, closes=(b"1",)), time.monotonic())
+    world.traffic.left(1)
+    assert list(world.traffic.open) == []
+    assert world.asked == 0
+
+
+def test_calls_are_told_together() -> None:
+    world = World()
+    for number in range(600):
+        identity = b"%d" % number
+        world.open(identity=identity)
+        world.traffic.answered(ToSession(1, OK, closes=(identity,)), time.monotonic())
+    assert len(world.later) == 1
+    assert world._calls == []
+    assert len(world.calls) == 600
+    world.open()
+    world.traffic.dropped(Dropped(1, b"1"))
+    assert len(world.later) == 1
+    world.traffic.tell()
+    assert len(world._calls) == 601
+
+
+def test_messages_are_told_as_they_are() -> None:
+    world = World()
+    world.observers.messages.add(world.messages.append)
+    world.traffic.line(1, b'{"a":1}', "from-host")
+    world.traffic.line(0, b'{"a":1}\n', "to-server")
+    world.traffic.line(0, Oversized(b"head", b"tail", 1 << 30), "from-server")
+    assert [(one.session, one.direction, one.line) for one in world.messages] == [
+        (1, "from-host", b'{"a":1}'),
+        (0, "to-server", b'{"a":1}'),
+        (0, "from-server", b"head"),
+    ]
