@@ -34,7 +34,8 @@ check mypy --no-error-summary
 # Downloads of minutes, which no test should wait for.
 check python -m contrib.matrix --install
 check python -m contrib.hosts
-check pytest --cov --cov-report=
+# One file after the other in each process: what a file prepares for its tests is prepared once.
+check pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --cov --cov-report=
 # Decisions are pure, so every branch of them can be tested; the rest is proven end to end.
 check coverage report --include='supervisord_mcp/protocol/*,supervisord_mcp/policy/*' --fail-under=100
 [ ${#failed[@]} = 0 ] || fail "failed:" "${failed[@]/#/  }"
