@@ -20,7 +20,7 @@ from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.hosts.base import HostFile, Surroundings
 from supervisord_mcp.hosts.catalogue import Presence, find_hosts
 from supervisord_mcp.hosts.entry import HostEntry, Scope
-from supervisord_mcp.hosts.files import Reading, read
+from supervisord_mcp.hosts.files import Reading, is_there, read
 from supervisord_mcp.hosts.surroundings import surroundings
 from supervisord_mcp.shim import home_directory
 
@@ -100,6 +100,6 @@ def drifted(person: Person, records: Sequence[Record]) -> list[Drift]:
             file = host_file(record, person.where)
         except SmcpError:
             continue
-        if os.path.lexists(record.path):
+        if is_there(record.path):
             readings[record.path] = read(file)
     return drift(records, readings)
