@@ -14,7 +14,7 @@ from supervisord_mcp.adoption.importing import Plan, Server, handed_on
 from supervisord_mcp.adoption.records import Record, Records, Replaced, backup_names, now
 from supervisord_mcp.adoption.shims import shim_command, shim_environment
 from supervisord_mcp.config import edit
-from supervisord_mcp.config.paths import Paths
+from supervisord_mcp.config.paths import Paths, create_directory
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.config.variables import escape
 from supervisord_mcp.errors import SmcpError
@@ -74,6 +74,8 @@ def _add(server: Server, world: World, records: Records) -> SmcpError | None:
     # Before it is written, so that it is known again wherever this ends; a note without a server says nothing.
     gone = records.note_made(server.fingerprint, server.name)
     try:
+        for directory in server.directories:
+            create_directory(Path(directory))
         table, trouble = _with_secrets(server, world.store)
         edit.add_server(world.paths, server.name, table)
     except BaseException:

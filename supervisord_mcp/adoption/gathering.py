@@ -14,7 +14,7 @@ from supervisord_mcp.adoption.releasing import host_file
 from supervisord_mcp.adoption.specs import digest
 from supervisord_mcp.adoption.survey import Drift, drift
 from supervisord_mcp.config.load import load
-from supervisord_mcp.config.paths import Paths
+from supervisord_mcp.config.paths import Paths, data_directory
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.hosts.base import HostFile, Surroundings
@@ -69,7 +69,8 @@ def gather(person: Person, keys: Collection[str] = (), network: str | None = Non
         for reading in readings
         if reading.file.scope is Scope.PROJECT and trust.knows(reading.file.path, reading.content)
     }
-    place = Place(person.home, person.environ, None, own)
+    data = str(data_directory(person.environ, os.getuid()))
+    place = Place(person.home, person.environ, None, own, data)
     return Gathered(found, readings, Rules(place, frozenset(trusted), network))
 
 

@@ -52,7 +52,7 @@ class Server:
     """A server of ours for one or more entries of hosts.
 
     ``table`` is its entry as TOML has it, without ``secrets``: the plain values, by variable, that go to the vault.
-    ``there`` says that the configuration has it already.
+    ``there`` says that the configuration has it already; ``directories`` are to be made for it.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Server:
     fingerprint: str = ""
     remarks: tuple[str, ...] = ()
     there: bool = False
+    directories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,10 @@ class Known:
     same: Mapping[str, str] = field(default_factory=dict)
     imported: Mapping[str, str] = field(default_factory=dict)
 
-    def server(self, fingerprint: str, argv: tuple[str, ...]) -> str | None:
+    def server(self, fingerprint: str, *commands: tuple[str, ...]) -> str | None:
         """Return the server for an entry that is there already, or None. One that runs another command now is not."""
         made = self.imported.get(fingerprint)
-        if made is not None and self.commands.get(made) == argv:
+        if made is not None and self.commands.get(made) in commands:
             return made
         return self.same.get(fingerprint)
 
@@ -133,7 +134,7 @@ def plan(entries: Iterable[HostEntry], known: Known, rules: Rules) -> Plan:
         if asked.obstacle:
             left += (Left(entry, Why.UNSHOWABLE, (asked.obstacle,)) for entry in group)
             continue
-        there = known.server(print_, best.argv)
+        there = known.server(print_, best.argv, (*best.argv, *asked.words))
         name = there or _name(group, taken)
         taken.add(name)
         server = _server(name, best, asked, rules.at(best))
@@ -181,10 +182,7 @@ def _literal_words(entry: HostEntry) -> tuple[str, ...]:
 
 def _needs(entry: HostEntry, rules: Rules) -> Needs:
     wanted = Wanted(entry.argv, entry.env, entry.cwd, inside=entry.scope is Scope.PROJECT)
-    found = needs(wanted, rules.at(entry))
-    if rules.network is None or found.obstacle or found.settings.get("runtime") == "bare":
-        return found
-    return replace(found, settings={**found.settings, "network": rules.network})
+    return needs(wanted, rules.at(entry), rules.network)
 
 
 def _plain_secrets(entry: HostEntry) -> dict[str, str]:
@@ -230,13 +228,13 @@ def _server(name: str, best: HostEntry, asked: Needs, place: Place) -> Server:
     }
     settings = dict(asked.settings)
     env = {**settings.pop("env", {}), **env}
-    table: dict[str, Any] = {"command": list(best.argv), "env": env, "cwd": best.cwd, **settings}
+    table: dict[str, Any] = {"command": [*best.argv, *asked.words], "env": env, "cwd": best.cwd, **settings}
     if best.scope is Scope.PROJECT:
         table["project_file"] = str(best.file)
         if settings.get("profile") != "browser":  # whose sessions share nothing anyway
             table["scope"] = "project"
     table = {key: value for key, value in table.items() if value not in ({}, None)}
-    return Server(name, table, secrets, remarks=(*asked.remarks, *_remarks(best, place)))
+    return Server(name, table, secrets, remarks=(*asked.remarks, *_remarks(best, place)), directories=asked.directories)
 
 
 def _remarks(entry: HostEntry, place: Place) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from supervisord_mcp.adoption import adopting
 from supervisord_mcp.adoption.adopting import adopt_file, drafts, import_servers
 from supervisord_mcp.adoption.shims import shim_command
 from supervisord_mcp.config import edit
+from supervisord_mcp.config.load import load
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.errors import SmcpError
@@ -208,3 +210,12 @@ def test_adopting_twice_changes_nothing_more(machine: Machine) -> None:
         assert adopt_file(reading, plan, machine.world) is False
     assert file.read_bytes() == after
     assert len(machine.records.adopted()) == 1
+
+
+def test_the_directory_of_what_a_server_remembers_is_the_persons_alone(machine: Machine) -> None:
+    machine.cursor(memory={"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]})
+    assert not import_servers(machine.plan(), machine.world).failed
+    directory = machine.root / "smcp/data/server-memory"
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    mounts = load(machine.paths).config.servers["memory"].mounts
+    assert [(mount.path, mount.access) for mount in mounts] == [(str(directory), "rw")]

@@ -47,7 +47,7 @@ def mounts(found: Needs) -> dict[str, str]:
         ),
         (("npx", "@playwright/mcp@latest"), {"profile": "browser"}),
         (("uvx", "mcp-server-time"), {"profile": "python"}),
-        (("python3", "-m", "mcp_server_fetch"), {"profile": "fetch"}),
+        (("python3", "-m", "mcp_server_fetch"), {"profile": "fetch", "env": {"PATH": "/none"}}),
         (("/opt/x/bin/mcp-server-time",), {"profile": "python"}),
         (("uvx", "mcp-server-git"), {"profile": "git"}),
         (("npx", "some-mcp"), {"profile": "node-net"}),
@@ -63,7 +63,38 @@ def test_by_the_command(home: Path, argv: tuple[str, ...], settings: dict[str, A
 def test_who_is_not_known_is_said_to_be(home: Path) -> None:
     assert "not known" in asked(home, "npx", "some-mcp").remarks[0]
     assert asked(home, "npx", "@modelcontextprotocol/server-everything").remarks == ()
-    assert "MEMORY_FILE_PATH" in asked(home, "npx", "@modelcontextprotocol/server-memory").remarks[0]
+
+
+def test_one_that_judges_addresses_itself_is_told_not_to_where_the_daemon_does(home: Path) -> None:
+    found = asked(home, "uvx", "mcp-server-fetch")
+    assert found.words == ("--allow-private-ips",)
+    assert any("--allow-private-ips is added" in remark for remark in found.remarks)
+    assert any("PATH is /none" in remark for remark in found.remarks)
+    assert asked(home, "uvx", "mcp-server-fetch", "--allow-private-ips").words == ()
+    assert asked(home, "uvx", "mcp-server-fetch", PATH="/bin").settings == {"profile": "fetch"}
+    # Nobody else refuses them there.
+    assert asked(home, "uvx", "mcp-server-fetch", "--proxy-url", "http://localhost:3128").words == ()
+    wanted = Wanted(("uvx", "mcp-server-fetch"))
+    assert [needs(wanted, Place(str(home)), network).words for network in ("host", "none")] == [(), ()]
+    assert needs(wanted, Place(str(home)), "internet").words == ("--allow-private-ips",)
+
+
+def test_one_that_remembers_in_its_package_gets_a_file_of_its_own(home: Path) -> None:
+    argv = ("npx", "-y", "@modelcontextprotocol/server-memory")
+    place = Place(str(home), {}, data=str(home / ".local/share/smcp"))
+    found = needs(Wanted(argv), place)
+    directory = str(home / ".local/share/smcp/server-memory")
+    assert found.settings == {
+        "profile": "node",
+        "mounts": [{"path": directory, "access": "rw"}],
+        "env": {"MEMORY_FILE_PATH": f"{directory}/memory.jsonl"},
+    }
+    assert found.directories == (directory,)
+    assert [f"{directory}/memory.jsonl; what it has so far stays" in remark for remark in found.remarks] == [True]
+    own = needs(Wanted(argv, {"MEMORY_FILE_PATH": f"{home}/notes/m.json"}), place)
+    assert (mounts(own), own.directories, own.remarks) == ({f"{home}/notes": "rw"}, (), ())
+    assert needs(Wanted(argv, {"MEMORY_FILE_PATH": "${NOBODY_KNOWS}"}), place).obstacle == ""
+    assert "give MEMORY_FILE_PATH a whole path" in needs(Wanted(argv, {"MEMORY_FILE_PATH": "m.json"}), place).obstacle
 
 
 def test_directories_that_it_names_are_mounted(home: Path) -> None:
