@@ -70,6 +70,10 @@ class Blueprint:
     credentials: tuple[Grant, ...] = ()
     judged: Callable[[Verdict], None] = _forget
 
+    def kept_under(self, era: Era) -> str:
+        """Return the digest under which is kept what a child of an era said of itself."""
+        return self.digests.get(era, self.key.digest)
+
     async def attempt(self, scope: anyio.CancelScope, spawning: Spawning) -> tuple[Child | None, SmcpError | None]:
         """Start a child inside a scope; return it, or why there is none (neither: the scope was cancelled)."""
         failure: SmcpError | None = None

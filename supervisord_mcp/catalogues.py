@@ -37,10 +37,11 @@ class Catalogues:
     def save(self, server: str, digest: str, learnt: Catalogue) -> None:
         """Keep what was learnt; the newest one of a server also answers hosts whose spec is not known yet.
 
-        What a server tells of a secret that it was given is passed on as it is, but not kept on disk.
+        What a server tells of a secret that it was given is passed on as it is, but not kept on disk. An ordinary word
+        tells nothing: tools for postgres have it in their texts.
         """
         content = catalogue.dump(learnt)
-        if names := masker.names(content):
+        if names := masker.names_telling(content):
             shown = ", ".join(sorted(names))
             _log.warning("the catalogue of %s is not kept on disk: the server put a secret into it (%s)", server, shown)
             return

@@ -15,13 +15,12 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from supervisord_mcp import rights
 from supervisord_mcp.config.document import Origin
-from supervisord_mcp.config.models import Mount as ConfiguredMount
-from supervisord_mcp.config.models import Reach, ServerConfig, SystemCalls
+from supervisord_mcp.config.models import Reach, ServerConfig
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.profile import Profile
 from supervisord_mcp.config.profiles import INSTALL, find_profiles
-from supervisord_mcp.config.protected import ALWAYS, IF_THERE, remaining
 from supervisord_mcp.config.resolve import ResolvedServer, resolve
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.config.variables import Variables
@@ -41,7 +40,7 @@ from supervisord_mcp.protocol.mcp import Era
 from supervisord_mcp.runtimes import sandbox
 from supervisord_mcp.runtimes.audit import Report, ignore
 from supervisord_mcp.runtimes.bare import BareRuntime
-from supervisord_mcp.runtimes.base import Access, Child, LaunchSpec, Mount, Network, Runtime
+from supervisord_mcp.runtimes.base import Child, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.cgroup import Groups
 from supervisord_mcp.runtimes.egress.meter import Contact
@@ -52,7 +51,6 @@ from supervisord_mcp.runtimes.limits import Limits
 from supervisord_mcp.runtimes.placeholders import Placeholders
 from supervisord_mcp.runtimes.roots import runtime_roots
 from supervisord_mcp.runtimes.search import find_command, search_path
-from supervisord_mcp.runtimes.seccomp import Family, Policy
 from supervisord_mcp.shim import home_directory
 
 
@@ -275,7 +273,7 @@ class Launcher:
         program = machine.find_or_none(done.argv[0])
         argv = done.argv if program is None or recognise(done.argv) else (program, *done.argv[1:])
         mounts = tuple(
-            _mount(path, access, written)
+            rights.mount(path, access, written)
             for (path, access), written in zip(done.mounts, config.mounts, strict=True)
             if not written.optional or os.path.lexists(path)
         )
@@ -285,9 +283,9 @@ class Launcher:
             cwd=_directory(done, config, facts, self._home),
             env=_environment(done, machine, program, runtime),
             mounts=mounts,
-            network=_network(config),
-            seccomp=_policy(name, config.seccomp, origin),
-            limits=_enforced(config),
+            network=rights.network(config),
+            seccomp=rights.policy(name, config.seccomp, origin),
+            limits=rights.enforced(config),
         )
         giving = Giving(grants_of(config), config.deliver, self.credentials, self._delivery_dir)
         resolved = replace(_resolved(spec, config, program), credentials=giving.words)
@@ -341,7 +339,7 @@ class Launcher:
             case _:
                 sets, rules = (), ()
         try:
-            return Confinement(Limits(**profile.limits.model_dump()), _calls(profile.seccomp), sets, rules)
+            return Confinement(Limits(**profile.limits.model_dump()), rights.policy_of(profile.seccomp), sets, rules)
         except ValueError as error:
             raise ConfigError((effective.problem(("seccomp", "deny"), str(error)),)) from None
 
@@ -408,37 +406,6 @@ def _relay(config: ServerConfig, facts: Facts) -> Rules:
     return Shared(facts.profile, serialized=config.callbacks != "cookie")
 
 
-def _network(config: ServerConfig) -> Network | Egress:
-    match config.network:
-        case Reach():
-            return Egress(config.network.rules)
-        case "none" | "loopback" | "host":
-            return config.network
-        case _:
-            return Egress(parse_rules([config.network]))
-
-
-def _policy(name: str, calls: SystemCalls, origin: Origin) -> Policy:
-    """Return the policy for system calls. Raise `ConfigError` for one that Linux does not have."""
-    try:
-        return _calls(calls)
-    except ValueError as error:
-        raise ConfigError((origin.problem(name, ("seccomp", "deny"), str(error)),)) from None
-
-
-def _calls(calls: SystemCalls) -> Policy:
-    """Return the policy for system calls. Raise `ValueError` for one that Linux does not have."""
-    families: frozenset[Family] = frozenset(calls.families) | ({"unix"} if calls.unix else frozenset())
-    return Policy(families, calls.userns, calls.ptrace, frozenset(calls.deny), calls.audit)
-
-
-def _mount(path: str, access: Access, written: ConfiguredMount) -> Mount:
-    if access == "ro":
-        return Mount(path)
-    taken = written.unprotected
-    return Mount(path, access, None, remaining(ALWAYS, taken), remaining(IF_THERE, taken))
-
-
 def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Resolved:
     return Resolved(
         argv=(program or spec.argv[0], *spec.argv[1:]),
@@ -447,16 +414,10 @@ def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Re
         runtime=config.runtime,
         network=config.network if isinstance(config.network, str) else (config.network_text, *config.network.allow),
         mounts=tuple((m.path, m.target or m.path, " ".join((m.access, *m.protected))) for m in spec.mounts),
-        limits=tuple(asdict(_enforced(config)).items()),
+        limits=tuple(asdict(rights.enforced(config)).items()),
         profile=config.profile,
         seccomp=spec.seccomp.words,
     )
-
-
-def _enforced(config: ServerConfig) -> Limits:
-    """Return the limits that are kept; what is only warned of is not among them."""
-    limits = Limits(**config.limits.model_dump())
-    return replace(limits, memory=None, pids=None, cpu=None) if config.breach == "warn" else limits
 
 
 def _directory(done: ResolvedServer, config: ServerConfig, facts: Facts, home: str) -> str | None:

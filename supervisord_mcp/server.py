@@ -460,8 +460,7 @@ class ManagedServer:
             case talk.Judged(verdict):
                 self.blueprint.judged(verdict)
             case talk.Learned(learnt, changed):
-                digest = self.blueprint.digests.get(learnt.era, self.key.digest)
-                self._around.catalogues.save(self.key.server, digest, learnt)
+                self._around.catalogues.save(self.key.server, self.blueprint.kept_under(learnt.era), learnt)
                 data = {"instance": str(self.key), "changed": list(changed)}
                 self._around.observers.publish(Event("catalogue", self.key.server, data))
             case talk.Health(trouble):

@@ -124,3 +124,9 @@ def test_one_with_a_secret_is_not_kept(catalogues: Catalogues, caplog: pytest.Lo
     assert "s3cret-value" not in record.getMessage()
     catalogues.save("files", A, catalogue("without"))
     assert catalogues.load("files", A) == catalogue("without")
+
+
+def test_one_with_an_ordinary_word_is_kept(catalogues: Catalogues) -> None:
+    masker.learn("postgres", "vault:word")
+    catalogues.save("files", A, catalogue("queries postgres"))
+    assert catalogues.load("files", A) == catalogue("queries postgres")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,7 +41,8 @@ def releases(records: Records, where: Surroundings, keys: Collection[str] = ()) 
     by_file: dict[str, list[Record]] = {}
     for record in records.adopted():
         if not keys or record.host in keys:
-            by_file.setdefault(record.file, []).append(record)
+            # Links of several hosts may lead to one file.
+            by_file.setdefault(os.path.realpath(record.file), []).append(record)
     return [_release(records, where, tuple(found)) for found in by_file.values()]
 
 

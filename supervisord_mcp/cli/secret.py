@@ -48,6 +48,8 @@ def list_secrets(as_json: AsJson = False) -> None:
     if trouble:
         console(stderr=True).print(printable(f"warning: {trouble}"), soft_wrap=True)
     if not found:
+        if trouble:
+            return
         console().print("no secrets are stored or granted; store one with: smcp secret set NAME", soft_wrap=True)
         return
     now = time.time()

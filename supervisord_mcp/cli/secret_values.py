@@ -60,6 +60,7 @@ def store(
                 raise unknown(server, servers)
     value = _asked(f"value of {reference}: ")
     _put(reference, value, replace=False)
+    _say_weakness(value)
     for server, variable in grants:
         edit.grant_secrets(paths(), server, {variable: str(reference)})
     if grants:
@@ -76,7 +77,9 @@ def rotate(name: AnySecret) -> None:
     reference = _reference(name)
     if reference.source in ("vault", "keyring"):
         _require(reference)
-        _put(reference, _asked(f"new value of {reference}: "), replace=True)
+        value = _asked(f"new value of {reference}: ")
+        _put(reference, value, replace=True)
+        _say_weakness(value)
     _tell_changed(reference, only_failed=False)
 
 
@@ -196,6 +199,15 @@ def _require(reference: SecretReference) -> None:
 def _say_protection(vault: Vault) -> None:
     if (protection := vault.protection) is not None:
         console(stderr=True).print(f"The vault is encrypted. {protection.text}", soft_wrap=True)
+
+
+def _say_weakness(value: str) -> None:
+    from supervisord_mcp.credentials.forms import weakness
+
+    if text := weakness(value):
+        console(stderr=True).print(
+            f"warning: {text} A longer one with more kinds of characters is safer.", soft_wrap=True
+        )
 
 
 def _show_key(*, as_json: bool) -> None:

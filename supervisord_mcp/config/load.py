@@ -18,7 +18,7 @@ from types import MappingProxyType
 from pydantic import ValidationError
 
 from supervisord_mcp.config.document import Document, Origin, read_document
-from supervisord_mcp.config.exposure import Known, exposures, nothing_known, words_of
+from supervisord_mcp.config.exposure import Known, commands_of, exposures, nothing_known
 from supervisord_mcp.config.faults import faults
 from supervisord_mcp.config.files import link_directories
 from supervisord_mcp.config.granting import Granted, granted
@@ -139,7 +139,7 @@ def _exposed(parts: list[_Part], known: Known) -> Iterator[Problem]:
     """Yield the words of commands that show a secret."""
     for part in parts:
         for name, server in () if part.config is None else part.config.servers.items():
-            for path, message in exposures(server, words_of(server), known):
+            for path, message in (found for words in commands_of(server) for found in exposures(server, words, known)):
                 yield part.document.problem(("servers", name, *path), message)
 
 

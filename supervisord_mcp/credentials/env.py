@@ -18,8 +18,10 @@ class EnvironmentSource(Source):
         """Return the value of a variable. Raise `SecretError` where it is not set or is empty."""
         value = self._environ.get(name)
         if value is None:
+            stored = name.lower().lstrip("_") or "x"
             raise SecretError(
                 f"the daemon has no variable {name}",
-                remedy=f"Start the daemon with it, or store the secret: smcp secret set {name.lower()}",
+                remedy="Start the daemon itself with it, by smcp run or by Environment= in its unit (one that a host or"
+                f" smcp up starts takes over no secrets), or store the secret: smcp secret set {stored}",
             )
         return checked(value)

@@ -20,9 +20,12 @@ _log = logging.getLogger(__name__)
 _KEY_SECONDS = 5.0
 
 
-def stored_in(text: str) -> frozenset[str]:
-    """Return the names of the secrets from any source, SOURCE:NAME, whose values are in a text."""
-    return frozenset(name for name in masker.names(text) if ":" in name)
+def stored_in(text: str, told: str = "") -> frozenset[str]:
+    """Return the names of the secrets from any source, SOURCE:NAME, whose values are in a text.
+
+    ``told`` is the part of it that is called a secret: an ordinary word counts only there, and only as all of it.
+    """
+    return frozenset(name for name in masker.names_telling(text) | masker.names_of(told) if ":" in name)
 
 
 def learn_stored(vault: Vault) -> None:

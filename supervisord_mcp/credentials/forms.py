@@ -16,6 +16,11 @@ LONG_LINE = 16
 #: A longer value (a key with its certificates, say) is a file: it is looked for as such and in JSON and base64, but not
 #: in all the forms of a word, in bytes.
 LONG_VALUE = 4096
+#: A shorter value that consists of words may be in any text by chance, in bytes.
+LONG_WORDS = 16
+#: More digits than that after a word are no version and no number of a copy.
+_FEW_DIGITS = 3
+_BETWEEN_WORDS = re.compile(r"[-_./:@ ]+")
 #: What ``encodeURIComponent`` leaves as it is, beside letters and digits.
 _COMPONENT = "-_.!~*'()"
 _ESCAPED = re.compile(r"%[0-9A-F]{2}")
@@ -31,6 +36,36 @@ def forms(value: str) -> frozenset[bytes]:
     if len(lines) > 1:
         found |= {_bytes(line) for line in lines if len(_bytes(line)) >= LONG_LINE and not line.startswith("-----")}
     return frozenset(found)
+
+
+def is_ordinary(value: str) -> bool:
+    """Return whether a value is a word, a few of them or a number, such as ``postgres``: no proof that it was told.
+
+    Where it stands in a text, it hardly ever comes from the secret. So it is masked in texts, but no command is refused
+    for it unless an option says that it is a secret, and no name, state or key is taken for it.
+    """
+    value = value.strip()
+    return len(_bytes(value)) < LONG_WORDS and all(map(_is_word, _BETWEEN_WORDS.split(value)))
+
+
+def weakness(value: str) -> str:
+    """Return what a person should know of a value that cannot be protected like others; nothing for a good one."""
+    if not forms(value):
+        return f"It has fewer than {MIN_LENGTH} bytes: it is not masked, and not looked for in commands."
+    if is_ordinary(value):
+        return (
+            "It is an ordinary word or number: it is masked in every log and error, also where the word means something"
+            " else, and refused in commands only after an option like --password."
+        )
+    return ""
+
+
+def _is_word(text: str) -> bool:
+    letters = text.rstrip("0123456789")
+    if not letters:
+        return True
+    plain = letters.isalpha() and letters in (letters.lower(), letters.upper(), letters.title())
+    return plain and len(text) - len(letters) <= _FEW_DIGITS
 
 
 def _forms(value: str) -> Iterator[bytes]:

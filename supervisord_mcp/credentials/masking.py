@@ -8,11 +8,12 @@ and never looked at but for `warn_on_echo`.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from supervisord_mcp.credentials.forms import MIN_LENGTH, forms
+from supervisord_mcp.credentials.forms import MIN_LENGTH, forms, is_ordinary
 
 if TYPE_CHECKING:
     from supervisord_mcp.credentials.needles import Needles
@@ -22,6 +23,8 @@ Span = tuple[int, int]
 #: What stands in the place of a value.
 MASK = "***"
 _MASK = MASK.encode()
+#: What is more than one word.
+_IS_TEXT = re.compile(r"[\s=]|://")
 
 
 class Masker:
@@ -31,8 +34,11 @@ class Masker:
         self._lock = threading.Lock()
         self._names: dict[str, frozenset[str]] = {}
         self._patterns: dict[bytes, frozenset[str]] = {}
+        #: Those of values that are no ordinary words (`is_ordinary`).
+        self._telling: dict[bytes, frozenset[str]] = {}
         #: None where there is something to look for that is not made ready yet.
         self._needles: Needles | None = None
+        self._telling_needles: Needles | None = None
 
     def learn(self, value: str, name: str) -> bool:
         """Mask a value from now on, under a name for those who look it up. Return whether it is long enough."""
@@ -44,8 +50,10 @@ class Masker:
             return False
         with self._lock:
             self._names[value] = self._names.get(value, frozenset()) | {name}
-            self._patterns |= {form: self._patterns.get(form, frozenset()) | {name} for form in found}
-            self._needles = None
+            self._patterns = _added(self._patterns, found, frozenset({name}))
+            if not is_ordinary(value):
+                self._telling = _added(self._telling, found, frozenset({name}))
+            self._needles = self._telling_needles = None
         return True
 
     def forget(self, value: str) -> None:
@@ -53,15 +61,20 @@ class Masker:
         with self._lock:
             self._names.pop(value.strip(), None)
             patterns: dict[bytes, frozenset[str]] = {}
+            telling: dict[bytes, frozenset[str]] = {}
             for known, names in self._names.items():
-                patterns |= {form: patterns.get(form, frozenset()) | names for form in forms(known)}
-            self._patterns = patterns
-            self._needles = None
+                found = forms(known)
+                patterns = _added(patterns, found, names)
+                if not is_ordinary(known):
+                    telling = _added(telling, found, names)
+            self._patterns, self._telling = patterns, telling
+            self._needles = self._telling_needles = None
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._names, self._patterns, self._needles = {}, {}, None
+            self._names, self._patterns, self._telling = {}, {}, {}
+            self._needles = self._telling_needles = None
 
     def mask(self, text: str, *, cut: bool = False) -> str:
         """Return a text without values. ``cut`` says that its end is missing: there may be a part of one there."""
@@ -82,12 +95,15 @@ class Masker:
         return _without(data, spans) if spans else data
 
     def mask_data(self, data: Any) -> Any:
-        """Return plain JSON values without values in their texts; the same object where nothing is known."""
+        """Return plain JSON values without values in their texts; the same object where nothing is known.
+
+        A single word is a name, a state or a key: an ordinary word is left in it, for programs rely on it.
+        """
         if not self._patterns:
             return data
         match data:
             case str():
-                return self.mask(data)
+                return self.mask(data) if _IS_TEXT.search(data) else self._mask_name(data)
             case Mapping():
                 return {self.mask_data(key): self.mask_data(value) for key, value in data.items()}
             case list() | tuple():
@@ -106,6 +122,33 @@ class Masker:
         if not self._patterns:
             return frozenset()
         return self._ready().names(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
+
+    def names_telling(self, data: bytes | str) -> frozenset[str]:
+        """Return the names of the values in a text that cannot be there by chance: those that are no ordinary words."""
+        if not self._telling:
+            return frozenset()
+        return self._ready_telling().names(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
+
+    def names_of(self, value: str) -> frozenset[str]:
+        """Return the names of one value, of an ordinary word too."""
+        return self._names.get(value.strip(), frozenset())
+
+    def _mask_name(self, text: str) -> str:
+        if not self._telling:
+            return text
+        data = text.encode("utf-8", "surrogatepass")
+        spans = self._ready_telling().spans(data)
+        return _without(data, spans).decode("utf-8", "surrogatepass") if spans else text
+
+    def _ready_telling(self) -> Needles:
+        if len(self._telling) == len(self._patterns):
+            return self._ready()
+        if (needles := self._telling_needles) is None:
+            from supervisord_mcp.credentials.needles import Needles
+
+            with self._lock:
+                needles = self._telling_needles = Needles(self._telling)
+        return needles
 
     def _ready(self) -> Needles:
         if (needles := self._needles) is None:
@@ -179,6 +222,12 @@ class MaskedText:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def _added(
+    patterns: Mapping[bytes, frozenset[str]], found: Iterable[bytes], names: frozenset[str]
+) -> dict[bytes, frozenset[str]]:
+    return {**patterns, **{form: patterns.get(form, frozenset()) | names for form in found}}
 
 
 def _with_part(spans: list[Span], begun: int, end: int) -> list[Span]:

@@ -17,7 +17,7 @@ from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.references import check_stored_name
 from supervisord_mcp.credentials.base import Source, checked
 from supervisord_mcp.credentials.keyring import KeyringSource
-from supervisord_mcp.credentials.vault_file import KeyKind, KeyPlace, Stored, derive, parse, seal, unseal
+from supervisord_mcp.credentials.vault_file import KeyKind, KeyPlace, Sealed, Stored, derive, parse, seal, unseal
 from supervisord_mcp.credentials.vault_key import Keys
 from supervisord_mcp.errors import SecretError, SecretTakenError
 
@@ -62,8 +62,7 @@ class Vault(Source):
         if content is None:
             return {}
         with _about(self._file):
-            sealed = parse(content)
-            return unseal(sealed, self._keys.find(sealed.place))
+            return self._opened(parse(content))[1]
 
     def values(self) -> dict[str, str]:
         """Return all values by their names. Raise `SecretError` as `read` does."""
@@ -137,8 +136,8 @@ class Vault(Source):
                 with _about(self._file):
                     sealed = parse(content)
                     before = sealed.place
-                    secrets = unseal(sealed, self._keys.find(before))
-            self._write(*self._make_key(key), secrets)
+                    _, secrets = self._opened(sealed)
+            self._write_new(key, secrets)
             if before is not None:
                 self._keys.forget(before)
 
@@ -148,18 +147,32 @@ class Vault(Source):
             if content is None:
                 # What cannot be done makes no vault.
                 secrets = change({})
-                self._write(*self._make_key(key), secrets)
+                self._write_new(key, secrets)
                 return
             with _about(self._file):
                 sealed = parse(content)
-                found = self._keys.find(sealed.place)
-                before = unseal(sealed, found)
+                found, before = self._opened(sealed)
             after = change(before)
             if after != before:
                 self._write(sealed.place, found, after)
 
-    def _make_key(self, key: NewKey) -> tuple[KeyPlace, bytes]:
-        return self._keys.make(key.kind or self._keys.best(), key.passphrase)
+    def _opened(self, sealed: Sealed) -> tuple[bytes, dict[str, Stored]]:
+        """Return the key of a vault, and what is in it."""
+        key = self._keys.find(sealed.place)
+        try:
+            return key, unseal(sealed, key)
+        except SecretError:
+            self._keys.mistaken(sealed.place)
+            raise
+
+    def _write_new(self, key: NewKey, secrets: Mapping[str, Stored]) -> None:
+        """Write it with a new key, of which nothing is left where that fails."""
+        place, made = self._keys.make(key.kind or self._keys.best(), key.passphrase)
+        try:
+            self._write(place, made, secrets)
+        except SecretError:
+            self._keys.forget(place)
+            raise
 
     def _write(self, place: KeyPlace, key: bytes, secrets: Mapping[str, Stored]) -> None:
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
@@ -80,6 +81,7 @@ def parse(content: bytes) -> Sealed:
     """Given the content of a vault, return it taken apart. Raise `SecretError` where it is none."""
     try:
         found = msgspec.json.decode(content, type=_Document)
+        _bytes(found.key.salt)
         sealed = Sealed(found.key, _bytes(found.nonce), _bytes(found.data))
     except (msgspec.DecodeError, ValueError, RecursionError):
         raise damaged("it is not the file of a vault") from None
@@ -88,10 +90,15 @@ def parse(content: bytes) -> Sealed:
     if len(sealed.nonce) != _NONCE_BYTES:
         raise damaged("its nonce has the wrong length")
     place = sealed.place
+    # It becomes a part of a path.
+    if not re.fullmatch("[0-9a-f]+", place.id):
+        raise damaged("its key has no name")
     if place.kind == "passphrase":
         asked = {"n": place.n, "r": place.r, "p": place.p}
         if any(not 0 < asked[name] <= most for name, most in _MOST.items()) or 128 * place.n * place.r > _MOST_MEMORY:
             raise damaged("it asks for more memory than any vault needs")
+        if place.n < 2 or place.n & (place.n - 1):
+            raise damaged("it asks for what scrypt cannot do")
     return sealed
 
 

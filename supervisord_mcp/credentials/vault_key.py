@@ -65,7 +65,11 @@ class Keys:
                 try:
                     return _decoded(text_of(read_private(str(self.file(place)))))
                 except SecretError as error:
-                    raise SecretError(f"it has no key: {error.message}", remedy="Put the key file back.") from None
+                    # Its rights can be set right; what is not there, or is another one, has to come back.
+                    remedy = error.remedy if os.path.exists(self.file(place)) else ""
+                    raise SecretError(
+                        f"it has no key: {error.message}", remedy=remedy or "Put the key file back."
+                    ) from None
             case "passphrase":
                 with self._deriving:
                     return self._of_passphrase(place)
@@ -108,6 +112,10 @@ class Keys:
     def remember(self, place: KeyPlace, key: bytes) -> None:
         """Keep the key of a passphrase for as long as this process lives."""
         self._derived[place] = key
+
+    def mistaken(self, place: KeyPlace) -> None:
+        """Take note that the key of a passphrase does not open its vault: the next one is asked for, not remembered."""
+        self._derived.pop(place, None)
 
     def best(self) -> KeyKind:
         """Return where the key of a new vault is kept unless somebody says otherwise."""

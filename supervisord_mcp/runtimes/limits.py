@@ -118,11 +118,15 @@ def plan(limits: Limits, available: Available) -> Plan:
     """
     found = tuple(_enforcements(limits, available))
     groups = ("cgroup v2", "cgroup v1")
+    grouped = frozenset(e.limit for e in found if e.means in groups)
+    if grouped and available.group("cpu"):
+        # A group has the share of one process, however many there are in it: the daemon and the neighbours go on.
+        grouped |= {"cpu"}
     return Plan(
         limits,
         found,
         tuple(_rlimits(limits, {e.limit: e.means for e in found})),
-        frozenset(e.limit for e in found if e.means in groups),
+        grouped,
         frozenset(e.limit for e in found if e.means == "watcher"),
     )
 

@@ -78,6 +78,8 @@ MODES: Mapping[str, tuple[int, int | None]] = {
     "openat": (3, 2),
 }
 _SET_ID = 0o6000
+#: Calls that give a file attributes; one of them is what its program may do (security.capability).
+_ATTRIBUTES = ("setxattr", "lsetxattr", "fsetxattr", "setxattrat")
 #: O_CREAT, and what O_TMPFILE has beside O_DIRECTORY.
 _MAKING = 0o20000100
 _NEW_NAMESPACES = 0x7E020000
@@ -98,7 +100,7 @@ class Policy:
     ``userns`` allows namespaces of its own to a server that puts its parts into sandboxes, ``ptrace`` the tools of a
     debugger. ``deny`` names further calls, or ``prctl(PR_SET_MM)``. With ``audit`` what is refused is also reported.
     ``lent`` is for a server that makes files which belong to somebody else: none gets the bit by which whoever runs it
-    is its owner.
+    is its owner, nor rights of its own from the root of a namespace that is the server's.
     Raise `ValueError` for words that have no meaning.
     """
 
@@ -145,6 +147,9 @@ def decisions(policy: Policy) -> dict[str, Decision]:
     if policy.lent:
         # What openat2 is told no filter can read.
         decided |= {"openat2": _MISSING, **{name: _mode(*places) for name, places in MODES.items()}}
+    if policy.lent and policy.userns:
+        # Who is root there may, and is the owner of the file to the disk. No filter can read which attribute it is.
+        decided |= dict.fromkeys(_ATTRIBUTES, _REFUSED)
     for name in sorted(policy.deny):
         if name in _PARTS:
             call, argument, value = _PARTS[name]
@@ -205,7 +210,8 @@ def describe(policy: Policy) -> tuple[str, ...]:
     if policy.deny:
         words.append(f"also refused: {', '.join(sorted(policy.deny))}")
     if policy.lent:
-        words.append("set-user-id and set-group-id bits are refused: the files belong to somebody else")
+        refused = "set-user-id and set-group-id bits" + (", and all extended attributes," if policy.userns else "")
+        words.append(f"{refused} are refused: the files belong to somebody else")
     if policy.audit:
         words.append("what is refused is reported in the log of the server")
     return tuple(words)

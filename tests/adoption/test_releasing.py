@@ -108,6 +108,22 @@ def test_an_entry_of_a_list_that_came_back_in_other_words(machine: Machine) -> N
     assert file.read_text() == f"{head}- {entries[1]}{newer}"
 
 
+def test_a_file_that_was_adopted_by_two_links_goes_back_to_its_beginning(machine: Machine) -> None:
+    file = machine.write("dots/mcp.json", {"time": TIME})
+    for link in (".cursor/mcp.json", ".codeium/windsurf/mcp_config.json"):
+        (machine.home / link).parent.mkdir(parents=True)
+        (machine.home / link).symlink_to(file)
+    machine.adopt("cursor")
+    data = json.loads(file.read_text())
+    data["mcpServers"]["new"] = {"command": "new-mcp"}
+    file.write_text(json.dumps(data))
+    machine.adopt("windsurf")
+    assert len({record.file for record in machine.records.adopted()}) == 2
+    machine.release()
+    assert json.loads(file.read_text()) == {"mcpServers": {"time": TIME, "new": {"command": "new-mcp"}}}
+    assert machine.records.adopted() == ()
+
+
 def test_a_file_that_is_gone_leaves_its_backup(machine: Machine) -> None:
     file = machine.cursor(time=TIME)
     before = file.read_bytes()

@@ -27,6 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "journal",
             "reasons",
             "examination",
+            "rights",
             "probes",
         }
     ),

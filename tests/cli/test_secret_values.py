@@ -62,6 +62,16 @@ def values(home: Path) -> dict[str, str]:
 # set
 
 
+@pytest.mark.parametrize(("value", "said"), [("postgres", "ordinary word"), ("a1!", "not masked"), (VALUE, "")])
+def test_what_a_weak_value_means_is_said(smcp: Smcp, home: Path, told: FakeDaemon, value: str, said: str) -> None:
+    smcp("secret", "set", "first", stdin=VALUE)
+    for verb, content in (("set", value), ("rotate", f"{value} ")):
+        ran = smcp("secret", verb, "one", stdin=content)
+        assert (ran.status, ran.out) == (0, "")
+        assert said in ran.err if said else ran.err == ""
+        assert value not in ran.err
+
+
 def test_from_stdin_and_the_first_says_what_protects_it(smcp: Smcp, home: Path, told: FakeDaemon) -> None:
     ran = smcp("secret", "set", "github", stdin=f"{VALUE}\n")
     assert (ran.status, ran.out) == (0, "")
@@ -73,8 +83,8 @@ def test_from_stdin_and_the_first_says_what_protects_it(smcp: Smcp, home: Path, 
 
 def test_without_a_daemon(smcp: Smcp, home: Path) -> None:
     assert smcp("secret", "set", "github", stdin=VALUE).status == 0
-    assert smcp("secret", "rotate", "github", stdin="new-value").status == 0
-    assert values(home) == {"github": "new-value"}
+    assert smcp("secret", "rotate", "github", stdin="new-value-7x9y").status == 0
+    assert values(home) == {"github": "new-value-7x9y"}
 
 
 def test_with_a_grant(smcp: Smcp, home: Path, told: FakeDaemon) -> None:
@@ -174,9 +184,9 @@ def test_a_terminal_shows_no_value(home: Path) -> None:
 
 def test_rotate_restarts_what_uses_it(smcp: Smcp, home: Path, told: FakeDaemon) -> None:
     smcp("secret", "set", "github", stdin=VALUE)
-    ran = smcp("secret", "rotate", "github", stdin="new-value")
+    ran = smcp("secret", "rotate", "github", stdin="new-value-7x9y")
     assert (ran.status, ran.out, ran.err) == (0, "", "")
-    assert values(home) == {"github": "new-value"}
+    assert values(home) == {"github": "new-value-7x9y"}
     assert told.asked[-1] == SecretChanged(secrets=("vault:github",))
 
 
@@ -190,10 +200,10 @@ def test_rotate_of_what_others_keep_only_restarts(smcp: Smcp, home: Path, told: 
 def test_a_server_that_does_not_start_with_it(smcp: Smcp, home: Path, told: FakeDaemon) -> None:
     smcp("secret", "set", "github", stdin=VALUE)
     told.answers[SecretChanged] = SecretError("github: it failed", remedy="look")
-    ran = smcp("secret", "rotate", "github", stdin="new-value")
+    ran = smcp("secret", "rotate", "github", stdin="new-value-7x9y")
     assert ran.status == 1
     assert "it failed" in ran.err
-    assert values(home) == {"github": "new-value"}
+    assert values(home) == {"github": "new-value-7x9y"}
 
 
 # rm
@@ -241,7 +251,7 @@ def test_a_passphrase_is_asked_for_where_there_is_a_terminal(
     smcp("secret", "key", "passphrase", stdin="correct horse")
     monkeypatch.setattr(secret_values, "_has_terminal", lambda: True)
     monkeypatch.setattr("getpass.getpass", lambda prompt: "correct horse")
-    assert smcp("secret", "rotate", "github", stdin="new-value").status == 0
+    assert smcp("secret", "rotate", "github", stdin="new-value-7x9y").status == 0
     monkeypatch.setattr("getpass.getpass", lambda prompt: "wrong horse")
     ran = smcp("secret", "rotate", "github", stdin="newer-value")
     assert ran.status == 1

@@ -24,7 +24,7 @@ def server(**entry: Any) -> ServerConfig:
 def kinds(one: ServerConfig, stored: dict[str, str] | None = None) -> list[tuple[Any, str]]:
     """Return where a secret is shown, and what the entry would have to allow."""
 
-    def known(text: str) -> list[str]:
+    def known(text: str, _told: str) -> list[str]:
         return [name for name, value in (stored or {}).items() if value in text]
 
     found = list(exposures(one, words_of(one), known))
@@ -44,11 +44,46 @@ def test_stored_secrets_are_known_by_their_value() -> None:
     assert kinds(server(args=[TOKEN]), {"vault:gh": TOKEN}) == [(("args", 0), "vault:gh")]
 
 
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--password=word", "word"], ["word", ""]),
+        (["--password", "word", "word"], ["", "word", ""]),
+        (["--user", "word", "-v", "--api-key", "a=b"], ["", "", "", "", "a=b"]),
+    ],
+)
+def test_what_follows_an_option_for_secrets_is_told_as_one(args: list[str], told: list[str]) -> None:
+    heard: list[str] = []
+    one = server(args=args)
+
+    def known(_text: str, told: str) -> list[str]:
+        heard.append(told)
+        return []
+
+    assert list(exposures(one, words_of(one), known)) == []
+    assert heard == ["", *told]
+
+
 @pytest.mark.parametrize("allowed", ["github", "vault:gh"])
 def test_an_entry_may_allow_it_by_name(allowed: str) -> None:
     assert kinds(server(args=[TOKEN], exposed=[allowed]), {"vault:gh": TOKEN}) == []
     other = server(args=[f"{TOKEN} xoxb-123456789012-abcdefABCDEF"], exposed=[allowed])
     assert [kind for _, kind in kinds(other)] == (["slack"] if allowed == "github" else ["github", "slack"])
+
+
+def test_the_command_of_a_source_shows_what_is_in_it_too(tmp_path: Path) -> None:
+    paths = write(paths_in(tmp_path))
+    entry = '[servers.a]\ncommand = "server"\ncredentials = {{ B = "vault:b", T = "command:get --api-key {}" }}\n'
+    paths.config_file.write_text(entry.format(TOKEN))
+    with pytest.raises(ConfigError) as raised:
+        load(paths)
+    assert [problem.key for problem in raised.value.problems] == ["servers.a.credentials.T"]
+    assert TOKEN not in str(raised.value)
+    paths.config_file.write_text(entry.format("plain") + 'exposed = ["vault:own"]\n')
+    load(paths, known=lambda _text, told: ["vault:own"] if told == "plain" else [])
+    paths.config_file.write_text(entry.format("plain"))
+    with pytest.raises(ConfigError, match="vault:own"):
+        load(paths, known=lambda _text, told: ["vault:own"] if told == "plain" else [])
 
 
 def test_only_what_there_is_can_be_allowed() -> None:
@@ -72,7 +107,7 @@ def test_it_is_refused_at_load_with_its_place(tmp_path: Path) -> None:
     assert '"***"' in shown
     paths.config_file.write_text('[servers.a]\ncommand = ["server", "my-own-value"]\n')
     with pytest.raises(ConfigError, match="vault:own"):
-        load(paths, known=lambda text: ["vault:own"] if "my-own-value" in text else [])
+        load(paths, known=lambda text, _told: ["vault:own"] if "my-own-value" in text else [])
 
 
 @pytest.mark.parametrize(

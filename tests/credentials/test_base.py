@@ -13,6 +13,7 @@ from tests.kit.bounded import bounded
 
 BAD = {
     "empty": ("", "it is empty"),
+    "blanks": (" \n\t", "it is empty"),
     "NUL": ("a\0b", "NUL"),
     "too long": ("x" * (LONGEST + 1), "longer than"),
     "no text": ("\ud800", "no valid text"),

@@ -57,6 +57,16 @@ def test_secrets_of_an_entry_are_masked_but_are_no_stored_ones() -> None:
     assert stored_in("value-without-a-shape") == frozenset()
 
 
+def test_an_ordinary_word_is_refused_only_where_it_is_called_a_secret() -> None:
+    masker.learn("postgres", "vault:word")
+    check(command=["postgres"], args=["--dialect", "postgres", "server-postgres", "postgresql://localhost/postgres"])
+    for args in (["--password=postgres"], ["--password", "postgres"]):
+        with pytest.raises(ConfigError, match="vault:word"):
+            check(args=args)
+        check(args=args, exposed=["vault:word"])
+    assert stored_in("x postgres", "postgresql") == frozenset()
+
+
 class Locked(Vault):
     """A vault whose key nobody has."""
 

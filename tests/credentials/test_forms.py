@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisord_mcp.credentials.forms import LONG_VALUE, MIN_LENGTH, forms
+from supervisord_mcp.credentials.forms import LONG_VALUE, MIN_LENGTH, forms, is_ordinary, weakness
 
 values = st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=60).filter(
     lambda text: len(text.strip().encode()) >= MIN_LENGTH
@@ -25,6 +25,27 @@ def test_what_is_short_has_no_form(value: str) -> None:
 def test_what_is_just_long_enough_has_some() -> None:
     assert b"hushed" in forms("hushed")
     assert "äöü".encode() in forms("äöü")
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["postgres", " python3\n", "RUNNING", "Größe", "server-v2.1", "mcp/postgres:16", "12345678", "10.0.0.1:8080"],
+)
+def test_words_and_numbers_are_ordinary(value: str) -> None:
+    assert is_ordinary(value)
+    assert "ordinary word" in weakness(value)
+
+
+@pytest.mark.parametrize(
+    "value", ["hunter2!", "aBcDeFgH", "s3cret-value", "user2023", "correct horse battery", "p=ssword"]
+)
+def test_what_has_variety_or_length_is_not(value: str) -> None:
+    assert not is_ordinary(value)
+    assert weakness(value) == ""
+
+
+def test_of_a_short_value_it_is_said_that_it_is_not_masked() -> None:
+    assert "not masked" in weakness("a1!")
 
 
 def test_blanks_around_a_value_are_none_of_it() -> None:

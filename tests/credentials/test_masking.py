@@ -69,6 +69,23 @@ class TestTexts:
             "n": {"deep": MASK},
         }
 
+    def test_an_ordinary_word_is_masked_in_texts_and_left_in_names(self) -> None:
+        known = masker("servers", "RUNNING", TOKEN)
+        data = {"servers": [{"state": "RUNNING", "error": "no servers", "word": "TOKEN=servers", "key": f"a-{TOKEN}"}]}
+        assert known.mask_data(data) == {
+            "servers": [{"state": "RUNNING", "error": f"no {MASK}", "word": f"TOKEN={MASK}", "key": f"a-{MASK}"}]
+        }
+        assert known.mask("servers") == MASK
+        assert (known.names_telling("servers"), known.names_of("servers ")) == (frozenset(), known.names("servers"))
+        assert known.names_telling(f"x{TOKEN}") == known.names(TOKEN)
+        known.forget(TOKEN)
+        assert known.mask_data({"servers": f"a-{TOKEN}"}) == {"servers": f"a-{TOKEN}"}
+        assert known.names_telling(TOKEN) == frozenset()
+        known.learn(TOKEN, "vault:again")
+        known.forget("RUNNING")
+        known.forget("servers")
+        assert known.names_telling(TOKEN) == {"vault:again"}
+
     def test_a_text_that_was_cut_may_end_in_a_part_of_a_value(self) -> None:
         known = masker(TOKEN)
         assert known.mask(f"x {TOKEN[:20]}", cut=True) == f"x {MASK}"

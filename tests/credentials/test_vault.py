@@ -208,6 +208,41 @@ def test_a_full_disk_loses_nothing(paths: Paths, monkeypatch: pytest.MonkeyPatch
     assert vault.values() == {"github": VALUE}
 
 
+def test_a_key_for_what_could_not_be_written_is_not_left(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault = headless(paths)
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("supervisord_mcp.credentials.vault.replace_file", full)
+        with pytest.raises(SecretError, match="nothing was changed"):
+            vault.put("github", VALUE)
+        assert not [name for name in files(paths) if name.endswith(".key")]
+    vault.put("github", VALUE)
+    before = files(paths)
+    with monkeypatch.context() as patch:
+        patch.setattr("supervisord_mcp.credentials.vault.replace_file", full)
+        with pytest.raises(SecretError, match="nothing was changed"):
+            vault.protect(NewKey("file"))
+    assert files(paths) == before
+    assert vault.values() == {"github": VALUE}
+
+
+def test_a_wrong_passphrase_in_a_file_is_not_kept(paths: Paths) -> None:
+    headless(paths).put("github", VALUE, key=NewKey("passphrase", "correct horse"))
+    file = paths.state_dir / "passphrase"
+    file.write_text("wrong horse")
+    file.chmod(0o600)
+    daemon = Vault(paths, {"SMCP_VAULT_PASSPHRASE_FILE": str(file)}, MemoryKeyring(there=False))
+    with pytest.raises(SecretError, match="the passphrase does not open it"):
+        daemon.read("github")
+    file.write_text("correct horse")
+    assert daemon.read("github") == VALUE
+    daemon.put("jira", VALUE)
+    assert set(daemon.values()) == {"github", "jira"}
+
+
 def test_writers_at_the_same_time_lose_nothing(paths: Paths) -> None:
     headless(paths).put("first", VALUE)
     code = (

@@ -58,6 +58,10 @@ DAMAGED = {
     "more memory": asking(n=1 << 40),
     "no work": asking(n=0),
     "much work": asking(p=17),
+    "work that scrypt cannot do": asking(n=3),
+    "the least work that scrypt cannot do": asking(n=1),
+    "no salt": document(key={**asdict(CHEAP), "salt": "*"}),
+    "a key elsewhere": document(key={**asdict(PLACE), "id": "../../x"}),
 }
 
 

@@ -29,8 +29,9 @@ def test_a_file_that_only_its_owner_can_read(tmp_path: Path) -> None:
     assert keys.find(place) == key
     assert str(keys.file(place)) in keys.protection(place)
     keys.file(place).chmod(0o644)
-    with pytest.raises(SecretError, match=r"it has no key: .* others"):
+    with pytest.raises(SecretError, match=r"it has no key: .* others") as caught:
         keys.find(place)
+    assert "chmod 600" in caught.value.remedy
     keys.file(place).chmod(0o600)
     keys.file(place).write_text("short")
     with pytest.raises(SecretError, match="no key of a vault"):
@@ -38,8 +39,9 @@ def test_a_file_that_only_its_owner_can_read(tmp_path: Path) -> None:
     keys.forget(place)
     assert not keys.file(place).exists()
     keys.forget(place)
-    with pytest.raises(SecretError, match="it has no key: there is no file"):
+    with pytest.raises(SecretError, match="it has no key: there is no file") as caught:
         keys.find(place)
+    assert caught.value.remedy == "Put the key file back."
 
 
 def test_a_file_that_cannot_be_made(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.identity import Identity
 from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
 from supervisord_mcp.runtimes.lending import lend
+from supervisord_mcp.runtimes.seccomp import Policy
 from tests.kit.bounded import bounded
 from tests.kit.required import as_root
 from tests.runtimes.conformance import ended, exists, read, running, shell
@@ -185,3 +186,21 @@ for flags in (os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_TMPFILE):
         assert (await ended(child)).success
     assert stat.S_IMODE(os.stat(place / "mine").st_mode) == 0o1755
     assert not exists(place / "made")
+
+
+@bounded(60)
+async def test_no_program_is_left_behind_that_has_rights_of_root(place: Path) -> None:
+    # With a user namespace of its own, whose root is the user of the server, it may give a file rights in there. On
+    # the disk that user is root, so the file would have them on the whole machine.
+    script = """cd "$1"; cp /bin/true mine; unshare --user --map-root-user python3 -c 'import os
+rights = bytes.fromhex("01000002" + "ff" * 4 + "00" * 4 + "ff010000" + "00" * 4)
+mine = os.open("mine", os.O_RDONLY)
+for name, target, links in (("path", "mine", True), ("link", "mine", False), ("open", mine, True)):
+    try: os.setxattr(target, "security.capability", rights, follow_symlinks=links); print(name)
+    except PermissionError: pass
+print(os.getuid())'"""
+    spec = _spec(place, script=script)
+    async with running(BwrapRuntime(), replace(spec, seccomp=Policy(userns=True))) as child:
+        assert await read(child.stdout) == b"0\n"
+        assert (await ended(child)).success
+    assert "security.capability" not in os.listxattr(place / "mine")

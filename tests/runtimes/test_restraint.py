@@ -163,6 +163,17 @@ print((time.process_time() - used) / (time.monotonic() - begin))
 
 @KINDS
 @bounded(60)
+async def test_many_processes_have_the_share_of_one(groups: Groups, kind: type[Any]) -> None:
+    # Without it a hundred that never rest keep the daemon and every neighbour from running, for minutes.
+    spec = replace(shell("cat /proc/self/cgroup"), limits=Limits(cpu=None))
+    async with running(kind(groups=groups), spec) as child:
+        lines = [line.split(":") for line in (await read(child.stdout)).decode().splitlines()]
+    (path,) = [path for _, names, path in lines if ("cpu" if groups.version == 1 else "") in names.split(",")]
+    assert f"/smcp-{os.getpid()}-" in path
+
+
+@KINDS
+@bounded(60)
 async def test_what_a_server_sees_of_its_limits(kind: type[Any]) -> None:
     script = "cat /proc/self/limits /proc/self/oom_score_adj; ulimit -c unlimited || echo kept"
     async with running(kind(), replace(shell(script), limits=Limits(memory=100 * MIB, fsize=MIB))) as child:

@@ -51,6 +51,8 @@ SET_ID = {
     "open": (2, 1),
     "openat": (3, 2),
 }
+#: What files are given, file capabilities among it.
+ATTRIBUTES = {"setxattr", "lsetxattr", "fsetxattr", "setxattrat"}
 TERMINAL = {0x5412, 0x541C, 0x5423, 0x541D}
 NUMBERS = (*range(480), *range(512, 548), 600, 0x3FFFFFFF, 0x40000000, 0x40000001, 0x4000003B, 0x40000208, WORD)
 
@@ -111,6 +113,8 @@ def _reference(policy: Policy, name: str, low: Sequence[int]) -> int:
         return ALLOW
     if name.startswith("socket"):
         return _socket(policy, name, low)
+    if policy.lent and policy.userns and name in ATTRIBUTES:
+        return EPERM
     if policy.lent and name in SET_ID:
         mode, flags = SET_ID[name]
         made = flags is None or low[flags] & 0o20000100

@@ -32,6 +32,17 @@ class Outside:
         addresses = (ipaddress.ip_address(str(where[0]).partition("%")[0]) for *_, where in found)
         return tuple(dict.fromkeys(map(plain, addresses)))
 
+    def is_here(self, address: Address) -> bool:
+        """Return whether an address is one of this machine, public ones included: who goes there comes from there."""
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+                # Nothing is sent: the kernel only looks for the way.
+                asked.connect((str(address), 9))
+                return str(asked.getsockname()[0]) == str(address)
+        except OSError:
+            return False
+
     async def connect(self, address: Address, port: int) -> socket.socket:
         """Return a connection to an address. Raise `OSError` where there is none."""
         family = socket.AF_INET if address.version == 4 else socket.AF_INET6

@@ -252,12 +252,17 @@ class EgressProxy:
             return (_LOOPBACK_ADDRESS,)
         address = literal(name)
         found = (address,) if address is not None else await self._around.outside.resolve(name)
-        judged = {address: rule.objection(address) for address in found}
+        judged = {address: rule.objection(address) or self._here(address, rule) for address in found}
         allowed = tuple(address for address, reason in judged.items() if not reason)
         if judged and not allowed:
             address, reason = next(iter(judged.items()))
             raise _NoWayError(403, f"it leads to {address}, {reason}")
         return allowed
+
+    def _here(self, address: Address, rule: Rule) -> str:
+        """Return why nobody goes to an address of this machine by a rule that names no host."""
+        unnamed = rule.kind in (Kind.INTERNET, Kind.BELOW) and not rule.trusted
+        return "an address of this machine" if unnamed and self._around.outside.is_here(address) else ""
 
     async def _join(self, client: socket.socket, server: socket.socket, agreed: tuple[Target, Rule, bytes]) -> None:
         target, rule, answer = agreed

@@ -30,6 +30,12 @@ async def test_a_name_is_resolved_as_it_is_written(monkeypatch: pytest.MonkeyPat
     assert asked == ["a.test."]
 
 
+def test_addresses_of_this_machine() -> None:
+    assert Outside().is_here(LOCAL)
+    for other in ("93.184.216.34", "2001:4860:4860::8888", "255.255.255.255"):
+        assert not Outside().is_here(ipaddress.ip_address(other))
+
+
 @bounded(30)
 async def test_connections() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:

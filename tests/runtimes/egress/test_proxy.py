@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from supervisord_mcp.egress.addresses import Address
 from supervisord_mcp.egress.rules import parse_rule
 from supervisord_mcp.runtimes.egress import proxy
 from supervisord_mcp.runtimes.egress.clienthello import Hello
@@ -16,7 +17,7 @@ from supervisord_mcp.runtimes.egress.heads import HeadError, Target
 from supervisord_mcp.runtimes.egress.proxy import EgressProxy, read_http, read_socks, tls_objection
 from tests.kit.bounded import bounded
 from tests.runtimes.egress.test_relay import everything, pair
-from tests.runtimes.egress.world import World, echo, egress, serving
+from tests.runtimes.egress.world import PUBLIC, World, echo, egress, serving
 
 
 @pytest.mark.parametrize(
@@ -184,3 +185,28 @@ async def test_an_end_ends_everything(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
     assert made.usage.open == 0
+
+
+class _Here(World):
+    """A world in which the public address is one of this machine."""
+
+    def is_here(self, address: Address) -> bool:
+        return address == PUBLIC
+
+
+@pytest.mark.parametrize("place", ["here.test:80", f"{PUBLIC}:80"])
+@bounded(30)
+async def test_the_internet_has_no_part_of_this_machine(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What listens on all addresses of a machine often trusts who comes from it.
+    world = _Here()
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    port = listener.getsockname()[1]
+    monkeypatch.setattr(proxy, "PROXY", port)
+    made = EgressProxy("x", egress("internet"), [listener], world.around())
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"CONNECT {place} HTTP/1.1\r\n\r\n".encode())
+    assert b"an address of this machine" in await reader.readline()
+    writer.close()
+    await made.aclose()
+    assert world.connected == []
