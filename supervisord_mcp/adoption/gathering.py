@@ -83,14 +83,16 @@ def elsewhere(file: HostFile) -> str:
 
 def known(paths: Paths, place: Place) -> Known:
     """Return what is configured. Raise `ConfigError` for a configuration that cannot be used."""
-    servers = load(paths).config.servers
+    config = load(paths).config
+    servers = config.servers
     same = {
         digest(server.argv, server.env, server.cwd, place): name
         for name, server in servers.items()
         # What is given to a server besides its command makes it another one than an entry that has none of it.
         if server.project_file is None and not server.credentials
     }
-    return Known({name: server.argv for name, server in servers.items()}, same, Records.of(paths).imported())
+    commands = {name: server.argv for name, server in servers.items()}
+    return Known(commands, same, Records.of(paths).imported(), tuple(config.daemon.path))
 
 
 def drifted(person: Person, records: Sequence[Record]) -> list[Drift]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from supervisord_mcp.adoption.dotenv import read_variables
-from supervisord_mcp.adoption.needs import Needs, Place, Wanted, needs
+from supervisord_mcp.adoption.needs import Needs, Place, Wanted, lacking, needs
 from supervisord_mcp.adoption.shims import through
 from supervisord_mcp.adoption.specs import fingerprint
 from supervisord_mcp.adoption.tokens import has_token, secret_words, secrets_in
@@ -52,7 +52,8 @@ class Server:
     """A server of ours for one or more entries of hosts.
 
     ``table`` is its entry as TOML has it, without ``secrets``: the plain values, by variable, that go to the vault.
-    ``there`` says that the configuration has it already; ``directories`` are to be made for it.
+    ``there`` says that the configuration has it already; ``directories`` are to be made for it. ``lacking``
+    says in words that its program is not found here.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Server:
     remarks: tuple[str, ...] = ()
     there: bool = False
     directories: tuple[str, ...] = ()
+    lacking: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class Plan:
 class Known:
     """What the configuration has: the words of the command of each server, and which servers are the same as an entry.
 
+    ``path`` has the directories in which it wants commands searched first.
+
     Both maps give servers by fingerprints: ``same`` by what they are now, ``imported`` by the entry that they were made
     of, whose secrets are not in the configuration any more.
     """
@@ -93,6 +97,7 @@ class Known:
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     same: Mapping[str, str] = field(default_factory=dict)
     imported: Mapping[str, str] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
 
     def server(self, fingerprint: str, *commands: tuple[str, ...]) -> str | None:
         """Return the server for an entry that is there already, or None. One that runs another command now is not."""
@@ -138,6 +143,10 @@ def plan(entries: Iterable[HostEntry], known: Known, rules: Rules) -> Plan:
         name = there or _name(group, taken)
         taken.add(name)
         server = _server(name, best, asked, rules.at(best))
+        absent = lacking(best.argv, rules.at(best), known.path)
+        if absent:
+            told = f"{absent}: it does not start before that is there, so smcp adopt leaves it with its host"
+            server = replace(server, remarks=(told, *server.remarks), lacking=absent)
         servers.append(replace(server, sources=tuple(group), fingerprint=print_, there=there is not None))
     return Plan(tuple(servers), tuple(left))
 

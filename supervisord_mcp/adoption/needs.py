@@ -139,6 +139,22 @@ def needs(wanted: Wanted, place: Place, network: str | None = None) -> Needs:
     return Needs(settings, tuple(remarks), words=words, directories=directories)
 
 
+def lacking(argv: Sequence[str], place: Place, path: Sequence[str] = ()) -> str:
+    """Return that the program of a command is not found here, in words, else nothing; ``path`` is searched first."""
+    request = recognise(argv)
+    # What is run from a package of Python needs no program that is there before.
+    if request is not None and request.kind != "npm":
+        return ""
+    program = place.expand(argv[0]) if request is None else "node"
+    if program is None or ("/" in program and not program.startswith("/")):
+        return ""
+    try:
+        find_command(program, search_path(path, place.environ, place.home), place.environ, place.home)
+    except LaunchError as error:
+        return error.message
+    return ""
+
+
 def _known(argv: Sequence[str]) -> Known | None:
     request = recognise(argv)
     if request is not None:

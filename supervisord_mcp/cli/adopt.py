@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +14,12 @@ from supervisord_mcp.cli.output import console, count, print_error, printable
 from supervisord_mcp.cli.parameters import Project
 from supervisord_mcp.cli.person import Hosts, person, world
 from supervisord_mcp.cli.planned import planned, show, show_drafts, tell
-from supervisord_mcp.cli.trying import tried
+from supervisord_mcp.cli.trying import disabled, tried
 from supervisord_mcp.errors import SmcpError
+
+if TYPE_CHECKING:
+    from supervisord_mcp.adoption.adopting import Imported, World
+    from supervisord_mcp.adoption.importing import Server
 
 Network = Annotated[
     str | None,
@@ -70,6 +75,8 @@ def adopt(
     gathered, plan = planned(hosts, project, network)
     whose = person(project)
     show(gathered, plan)
+    if not untried:
+        plan = plan.without({server.name for server in plan.servers if server.lacking and not disabled(server)})
     drafts = adopting.drafts(gathered.readings, plan, whose.environ)
     if not drafts:
         console().print("nothing to adopt")
@@ -85,9 +92,11 @@ def adopt(
     reload_daemon()
     working = plan.without(imported.failed)
     if not untried:
-        broken = tried(server for server in working.servers if not all(one.disabled for one in server.sources))
+        broken = tried(server for server in working.servers if not disabled(server))
         for name, error in broken.items():
             print_error(SmcpError(f"'{name}' stays with its host: {error.message}", remedy=error.remedy))
+        if broken:
+            _take_back([server for server in working.servers if server.name in broken], imported, where)
         working, failed = working.without(broken), failed or bool(broken)
     written: set[Path] = set()
     for reading in gathered.readings:
@@ -103,3 +112,17 @@ def adopt(
         console().print("restart the hosts, or let them reconnect; smcp release gives the files back", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
+
+
+def _take_back(servers: Iterable[Server], imported: Imported, where: World) -> None:
+    """Remove what stays with its host from the configuration again, unless it was there before."""
+    from supervisord_mcp.adoption import adopting
+
+    for server in servers:
+        if server.name not in imported.made:
+            continue
+        try:
+            adopting.take_back(server, imported.made[server.name], where)
+        except SmcpError as error:
+            print_error(SmcpError(f"'{server.name}' is not wholly removed again: {error.message}", remedy=error.remedy))
+    reload_daemon()
