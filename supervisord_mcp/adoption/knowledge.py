@@ -66,6 +66,28 @@ PROGRAMS: Mapping[str, str] = {
 #: Programs that hand their server to an engine, which cannot be reached from a sandbox.
 ENGINES = frozenset({"docker", "podman", "nerdctl"})
 
+#: Programs that find what they run in the directory where they are started, without a path to it.
+RUNNERS = frozenset(
+    {
+        "uv",
+        "poetry",
+        "pdm",
+        "hatch",
+        "rye",
+        "pipenv",
+        "npm",
+        "pnpm",
+        "yarn",
+        "bun",
+        "deno",
+        "tsx",
+        "php",
+        "bundle",
+        "rake",
+    }
+    | {"cargo", "go", "make", "just", "task", "mvn", "gradle", "dotnet", "mix", "sh", "bash", "zsh", "env", "direnv"}
+)
+
 #: Ports of the schemes of addresses that name none.
 PORTS: Mapping[str, int] = {
     "http": 80,

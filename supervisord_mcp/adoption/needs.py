@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from supervisord_mcp.adoption.knowledge import ENGINES, PACKAGES, PORTS, PROGRAMS, Known
+from supervisord_mcp.adoption.knowledge import ENGINES, PACKAGES, PORTS, PROGRAMS, RUNNERS, Known
 from supervisord_mcp.config.lint import risk_of
 from supervisord_mcp.config.models import Mount
 from supervisord_mcp.config.variables import PROJECT, Expansion, Variables, expand, names
@@ -28,6 +28,8 @@ Access = Literal["ro", "rw"]
 
 #: A file of this kind is written together with others in its directory.
 _DATABASES = (".db", ".sqlite", ".sqlite3", ".duckdb")
+#: Files that a server makes when it first needs them.
+_MADE = (*_DATABASES, ".json", ".jsonl", ".log", ".csv", ".md", ".txt")
 #: Variables that name files which are only read.
 _READ_ONLY = re.compile(r"CREDENTIAL|CONFIG|CERT|_CA|KEY|TOKEN", re.IGNORECASE)
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://\S+", re.IGNORECASE)
@@ -196,11 +198,42 @@ def _mounts(wanted: Wanted, known: Known | None, place: Place) -> dict[str, Acce
             _add(found, text, "ro" if _READ_ONLY.search(name) else "rw", place, shown)
     if wanted.cwd is not None:
         _add(found, wanted.cwd, "rw", place, ())
-    if wanted.inside:
+    if wanted.inside and _works_inside(wanted, known, place):
         found.setdefault(_WHOLE_PROJECT, "rw")
     if known is not None:
         found |= dict(known.shown)
     return _without_covered(found, place)
+
+
+def _works_inside(wanted: Wanted, known: Known | None, place: Place) -> bool:
+    """Return whether what is started in a project works on it: it is found there, or a path in it is named."""
+    request = recognise(wanted.argv)
+    program, *words = wanted.argv
+    relative = "/" in program and not program.startswith(("/", "~", "$"))
+    if relative or (request is None and known is None and PurePosixPath(program).name in RUNNERS):
+        return True
+    if wanted.cwd is not None and not wanted.cwd.startswith(("/", "~", "$")):
+        return True
+    given = words if request is None else request.args
+    for before, word in zip(("", *given), given, strict=False):
+        module = request is None and before == "-m"
+        if any(_is_in_project(text, place, module=module) for text in (word, word.partition("=")[2])):
+            return True
+    return any("/" in value and _is_in_project(value, place) for value in wanted.env.values())
+
+
+def _is_in_project(text: str, place: Place, *, module: bool = False) -> bool:
+    """Return whether a text is a relative path in the project, of something that is there or may be made there."""
+    if text in (".", "..") or text.startswith(("./", "../")):
+        return True
+    if not text or place.project is None or text.startswith(("/", "~", "$", "-", "@")) or "://" in text:
+        return False
+    if module:
+        first = text.partition(".")[0]
+        return any(os.path.exists(os.path.join(place.project, name)) for name in (first, f"{first}.py"))
+    path = os.path.join(place.project, text)
+    made = PurePosixPath(text).suffix in _MADE or "/" in text
+    return os.path.lexists(path) or (made and os.path.isdir(os.path.dirname(path)))
 
 
 def _paths(words: Sequence[str]) -> Iterator[str]:

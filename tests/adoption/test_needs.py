@@ -131,6 +131,45 @@ def test_the_project(home: Path) -> None:
     assert mounts(needs(Wanted(("x", "${project}/data")), place)) == {"${project}": "rw"}
 
 
+@pytest.mark.parametrize(
+    ("command", "works"),
+    [
+        ("uvx mcp-server-time", False),
+        ("npx -y @scope/some-mcp --level info", False),
+        ("some-mcp", False),
+        ("/opt/x/some-mcp --url https://example.com/a", False),
+        ("python3 -m mcp_server_time", False),
+        ("python3 -m elsewhere", False),
+        ("uvx some-mcp .", True),
+        ("uvx some-mcp --root=data", True),
+        ("uvx some-mcp --db new.db", True),
+        ("some-mcp data/new", True),
+        ("some-mcp nowhere/new", False),
+        ("node server.js", True),
+        ("python3 -m own.server", True),
+        ("bin/server", True),
+        ("uv run own", True),
+        ("npm start", True),
+    ],
+)
+def test_an_entry_of_a_project_gets_it_where_it_works_on_it(home: Path, command: str, works: bool) -> None:
+    project = home / "site"
+    for name in ("server.js", "own.py"):
+        (project / name).touch()
+    place = Place(str(home), {"PATH": "/usr/bin:/bin"}, str(project))
+    found = needs(Wanted(tuple(command.split()), inside=True), place)
+    assert mounts(found) == ({"${project}": "rw"} if works else {})
+
+
+def test_a_directory_or_a_variable_may_lead_into_the_project(home: Path) -> None:
+    place = Place(str(home), {}, str(home / "site"))
+    for wanted in (Wanted(("x",), cwd="data", inside=True), Wanted(("x",), {"DATA": "data/x.db"}, inside=True)):
+        assert mounts(needs(wanted, place)) == {"${project}": "rw"}
+    assert mounts(needs(Wanted(("x",), {"LEVEL": "data"}, inside=True), place)) == {}
+    git = needs(Wanted(("uvx", "mcp-server-git"), inside=True), place)
+    assert git.settings == {"profile": "git"}
+
+
 def test_its_directory(home: Path) -> None:
     assert mounts(asked(home, "x", cwd=str(home / "site"))) == {str(home / "site"): "rw"}
 
