@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from supervisord_mcp.cli.client import reload_daemon
-from supervisord_mcp.cli.confirming import DryRun, Yes, confirm
+from supervisord_mcp.cli.confirming import DryRun, Yes, check_answerable, confirm
 from supervisord_mcp.cli.output import console, count, print_error, printable
 from supervisord_mcp.cli.parameters import Project
 from supervisord_mcp.cli.person import Hosts, person, world
@@ -41,8 +41,9 @@ def import_servers(
     from supervisord_mcp.adoption import adopting
 
     gathered, plan = planned(hosts, project, network)
-    show(gathered, plan)
     new = [server for server in plan.servers if not server.there]
+    check_answerable(yes=yes, dry_run=dry_run or not new)
+    show(gathered, plan)
     if not new:
         console().print("nothing to import")
         return
@@ -73,11 +74,12 @@ def adopt(
     from supervisord_mcp.adoption import adopting
 
     gathered, plan = planned(hosts, project, network)
-    whose = person(project)
-    show(gathered, plan)
+    whose, whole = person(project), plan
     if not untried:
         plan = plan.without({server.name for server in plan.servers if server.lacking and not disabled(server)})
     drafts = adopting.drafts(gathered.readings, plan, whose.environ)
+    check_answerable(yes=yes, dry_run=dry_run or not drafts)
+    show(gathered, whole)
     if not drafts:
         console().print("nothing to adopt")
         return

@@ -134,7 +134,7 @@ def test_what_nobody_confirms_is_not_done(smcp: Smcp, machine: Machine) -> None:
     before = file.read_bytes()
     for words in (("adopt",), ("import",)):
         ran = smcp(*words)
-        assert (ran.status, "nothing was changed" in ran.err) == (2, True)
+        assert (ran.status, ran.out, "nothing was changed" in ran.err) == (2, "", True)
     assert file.read_bytes() == before
     assert not machine.paths.config_file.exists()
 
