@@ -118,7 +118,7 @@ def _no_file(place: Path) -> UsageError:
                 return UsageError(
                     f"{path} is an empty directory that smcp holds there while a server runs that may write to the"
                     " project, so that no server makes such a file",
-                    remedy=f"stop the server with smcp stop NAME, or: rmdir {path}; then make the file and trust it",
+                    remedy=f"stop the server: smcp stop NAME, or: rmdir {path}; make the file at once, and trust it",
                 )
             return UsageError(f"{path} is a directory, and no file", remedy="remove it, or name another file")
     return UsageError(f"no host reads servers from {place}", remedy="name a file such as .mcp.json, or its project")

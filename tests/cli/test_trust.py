@@ -85,7 +85,7 @@ def test_what_stands_where_a_server_may_not_make_a_file(
         ran = smcp("trust", *words)
         assert (ran.status, ran.out) == (2, "")
         assert f"{path} is an empty directory that smcp holds" in ran.err
-        assert f"smcp stop NAME, or: rmdir {path};" in ran.err
+        assert f"smcp stop NAME, or: rmdir {path}; make the file at once" in ran.err
     held.close()
     path.mkdir()
     assert f"{path} is a directory, and no file" in smcp("trust", str(path)).err
