@@ -96,7 +96,8 @@ def adopt(
     if not untried:
         broken = tried(server for server in working.servers if not disabled(server))
         for name, error in broken.items():
-            print_error(SmcpError(f"'{name}' stays with its host: {error.message}", remedy=error.remedy))
+            remedy = error.remedy if name not in imported.made else _without_retry(error.remedy)
+            print_error(SmcpError(f"'{name}' stays with its host: {error.message}", remedy=remedy))
         if broken:
             _take_back([server for server in working.servers if server.name in broken], imported, where)
         working, failed = working.without(broken), failed or bool(broken)
@@ -114,6 +115,13 @@ def adopt(
         console().print("restart the hosts, or let them reconnect; smcp release gives the files back", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
+
+
+def _without_retry(remedy: str) -> str:
+    """Return a remedy without the promise of another try: the server will not be there any more."""
+    from supervisord_mcp.reasons import TRIES_AGAIN
+
+    return "\n".join(line for line in remedy.split("\n") if not line.startswith(TRIES_AGAIN))
 
 
 def _take_back(servers: Iterable[Server], imported: Imported, where: World) -> None:

@@ -78,10 +78,13 @@ def test_a_server_that_does_not_work_stays_with_its_host(smcp: Smcp, machine: Ma
     keyed = {**TIME, "env": {"A_TOKEN": TOKEN}}
     file = machine.cursor(time=TIME, keyed=keyed, memory=memory)
     before = file.read_bytes()
-    tools.answers[control.Tools] = LaunchError("it wants a file", remedy="mount it")
+    tools.answers[control.Tools] = LaunchError(
+        "it wants a file", remedy="mount it\nsmcp tries again in 1 s, and gives up"
+    )
     ran = smcp("adopt", "--yes")
     assert ran.status == 1
-    assert "'time' stays with its host: it wants a file\n  mount it" in ran.err
+    assert "'time' stays with its host: it wants a file\n  mount it\n" in ran.err
+    assert "tries again" not in ran.err
     assert file.read_bytes() == before
     assert (servers(machine), machine.records.imported()) == ({}, {})
     assert "keyed" not in smcp("secret", "list").out
