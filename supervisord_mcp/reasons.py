@@ -12,6 +12,8 @@ from supervisord_mcp.errors import FatalServerError, LaunchError, NotRunningErro
 from supervisord_mcp.policy.lifecycle import ENDING, After, Lifecycle, State
 from supervisord_mcp.runtimes.base import ExitStatus
 
+#: How the line of a remedy begins that says that nothing needs to be done.
+TRIES_AGAIN = "smcp tries again"
 #: How long a request waits for a restart that is due, in seconds; a later one is answered with an error at once.
 PATIENCE = 2.0
 #: What failed less than this ago failed for the one who asks, in seconds.
@@ -84,9 +86,9 @@ def failure(server: str, life: Lifecycle, known: SmcpError | None, now: float, p
     error = known or LaunchError(f"server '{server}' failed: {life.cause}")
     if life.state is State.BACKOFF:
         wait = max((life.retry_at or now) - now, 0.0)
-        note = f"smcp tries again in {wait:.0f} s, and gives up once the restart budget is spent"
+        note = f"{TRIES_AGAIN} in {wait:.0f} s, and gives up once the restart budget is spent"
     elif life.state is State.ASLEEP:
-        note = "smcp tries again with the next call"
+        note = f"{TRIES_AGAIN} with the next call"
     elif now - life.since >= _NEWS:
         note = f"that was {_ago(now - life.since)}, and it is not tried again by itself; {_remedy(server, project)}"
     else:

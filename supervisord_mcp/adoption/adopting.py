@@ -6,15 +6,19 @@ at all; it stays as it is where it was changed meanwhile.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from supervisord_mcp.adoption.importing import Plan, Server, handed_on
 from supervisord_mcp.adoption.records import Record, Records, Replaced, backup_names, now
 from supervisord_mcp.adoption.shims import shim_command, shim_environment
 from supervisord_mcp.config import edit
-from supervisord_mcp.config.paths import Paths
+from supervisord_mcp.config.load import load
+from supervisord_mcp.config.paths import Paths, create_directory
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.config.variables import escape
 from supervisord_mcp.errors import SmcpError
@@ -22,8 +26,18 @@ from supervisord_mcp.hosts.edits import Replacement
 from supervisord_mcp.hosts.entry import HostEntry, Scope
 from supervisord_mcp.hosts.files import Change, Reading, change, read, write
 
-#: Given a name and a value, stores the secret and returns what an entry of ours names it by. Raises `SmcpError`.
-Store = Callable[[str, str], str]
+
+class Stored(NamedTuple):
+    """What an entry of ours names a secret by, and whether the secret was not there before."""
+
+    reference: str
+    new: bool
+
+
+#: Given a name and a value, stores the secret. Raises `SmcpError`.
+Store = Callable[[str, str], Stored]
+#: Given what an entry of ours named a secret by, removes it. Raises `SmcpError`.
+Drop = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +47,28 @@ class World:
     paths: Paths
     environ: Mapping[str, str] = field(repr=False)
     store: Store
+    drop: Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was made for one server: new secrets, new directories, and the notes that went for its own."""
+
+    secrets: tuple[str, ...]
+    directories: tuple[Path, ...]
+    gone: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What became of the servers: why some were not taken over, and why secrets of some could not go to the vault."""
+    """What became of the servers, by their names.
+
+    Why some were not taken over, why secrets of some could not go to the vault, and what was made for new ones.
+    """
 
     failed: Mapping[str, SmcpError]
     exposed: Mapping[str, SmcpError]
+    made: Mapping[str, Made]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,46 +85,76 @@ def import_servers(plan: Plan, world: World) -> Imported:
     """Put the servers of a plan into the configuration, each with its secrets in the vault."""
     failed: dict[str, SmcpError] = {}
     exposed: dict[str, SmcpError] = {}
+    made: dict[str, Made] = {}
     records = Records.of(world.paths)
     for server in plan.servers:
         try:
             if server.there:
                 records.note_imported({server.fingerprint: server.name})
-            elif (trouble := _add(server, world, records)) is not None:
-                exposed[server.name] = trouble
+                continue
+            made[server.name], trouble = _add(server, world, records)
+            exposed |= {} if trouble is None else {server.name: trouble}
         except SmcpError as error:
             failed[server.name] = error
-    return Imported(failed, exposed)
+    return Imported(failed, exposed, made)
 
 
-def _add(server: Server, world: World, records: Records) -> SmcpError | None:
-    """Add one server; return why its secrets could not be moved, if so."""
+def take_back(server: Server, made: Made, world: World) -> None:
+    """Remove a server that was imported just now, with all that was made for it and that nothing else uses.
+
+    One that an adopted file names meanwhile stays. Raise `SmcpError` for what could not be removed.
+    """
+    records = Records.of(world.paths)
+    if any(replaced.server == server.name for record in records.adopted() for replaced in record.replaced):
+        return
+    edit.remove_server(world.paths, server.name)
+    records.forget_made(server.fingerprint, made.gone)
+    for directory in made.directories:
+        with suppress(OSError):  # it wrote something there
+            directory.rmdir()
+    granted = {secret for one in load(world.paths).config.servers.values() for secret in one.credentials.values()}
+    for reference in made.secrets:
+        if reference not in granted:
+            world.drop(reference)
+
+
+def _add(server: Server, world: World, records: Records) -> tuple[Made, SmcpError | None]:
+    """Add one server; return what was made for it, and why its secrets could not be moved, if so."""
     # Before it is written, so that it is known again wherever this ends; a note without a server says nothing.
     gone = records.note_made(server.fingerprint, server.name)
     try:
-        table, trouble = _with_secrets(server, world.store)
+        directories = tuple(Path(one) for one in server.directories if not os.path.isdir(one))
+        for directory in directories:
+            create_directory(directory)
+        table, secrets, trouble = _with_secrets(server, world.store)
         edit.add_server(world.paths, server.name, table)
     except BaseException:
         records.forget_made(server.fingerprint, gone)
         raise
     # Another import that came second with the name has dropped its own note, which is this one.
     records.note_imported({server.fingerprint: server.name})
-    return trouble
+    return Made(secrets, directories, gone), trouble
 
 
-def _with_secrets(server: Server, store: Store) -> tuple[dict[str, object], SmcpError | None]:
-    """Return the table of a server with its secrets granted, or as they were and why they could not be moved."""
+def _with_secrets(server: Server, store: Store) -> tuple[dict[str, object], tuple[str, ...], SmcpError | None]:
+    """Return the table of a server with its secrets granted, or as they were and why they could not be moved.
+
+    Between them the references of secrets that are new.
+    """
     table = dict(server.table)
-    if not server.secrets:
-        return table, None
+    grants: dict[str, Stored] = {}
+    trouble: SmcpError | None = None
     try:
-        grants = {name: store(f"{server.name}-{name}", value) for name, value in server.secrets.items()}
+        for name, value in server.secrets.items():
+            grants[name] = store(f"{server.name}-{name}", value)
     except SmcpError as error:
+        trouble = error
         env = table.get("env", {})
         assert isinstance(env, dict)
-        plain = {name: escape(value) for name, value in server.secrets.items()}
-        return {**table, "env": {**env, **plain}}, error
-    return {**table, "credentials": grants}, None
+        table["env"] = {**env, **{name: escape(value) for name, value in server.secrets.items()}}
+    else:
+        table |= {"credentials": {name: one.reference for name, one in grants.items()}} if grants else {}
+    return table, tuple(one.reference for one in grants.values() if one.new), trouble
 
 
 def drafts(readings: Iterable[Reading], plan: Plan, environ: Mapping[str, str]) -> list[Draft]:

@@ -14,13 +14,13 @@ from supervisord_mcp.adoption.releasing import host_file
 from supervisord_mcp.adoption.specs import digest
 from supervisord_mcp.adoption.survey import Drift, drift
 from supervisord_mcp.config.load import load
-from supervisord_mcp.config.paths import Paths
+from supervisord_mcp.config.paths import Paths, data_directory
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.hosts.base import HostFile, Surroundings
 from supervisord_mcp.hosts.catalogue import Presence, find_hosts
 from supervisord_mcp.hosts.entry import HostEntry, Scope
-from supervisord_mcp.hosts.files import Reading, read
+from supervisord_mcp.hosts.files import Reading, is_there, read
 from supervisord_mcp.hosts.surroundings import surroundings
 from supervisord_mcp.shim import home_directory
 
@@ -69,7 +69,8 @@ def gather(person: Person, keys: Collection[str] = (), network: str | None = Non
         for reading in readings
         if reading.file.scope is Scope.PROJECT and trust.knows(reading.file.path, reading.content)
     }
-    place = Place(person.home, person.environ, None, own)
+    data = str(data_directory(person.environ, os.getuid()))
+    place = Place(person.home, person.environ, None, own, data)
     return Gathered(found, readings, Rules(place, frozenset(trusted), network))
 
 
@@ -82,14 +83,16 @@ def elsewhere(file: HostFile) -> str:
 
 def known(paths: Paths, place: Place) -> Known:
     """Return what is configured. Raise `ConfigError` for a configuration that cannot be used."""
-    servers = load(paths).config.servers
+    config = load(paths).config
+    servers = config.servers
     same = {
         digest(server.argv, server.env, server.cwd, place): name
         for name, server in servers.items()
         # What is given to a server besides its command makes it another one than an entry that has none of it.
         if server.project_file is None and not server.credentials
     }
-    return Known({name: server.argv for name, server in servers.items()}, same, Records.of(paths).imported())
+    commands = {name: server.argv for name, server in servers.items()}
+    return Known(commands, same, Records.of(paths).imported(), tuple(config.daemon.path))
 
 
 def drifted(person: Person, records: Sequence[Record]) -> list[Drift]:
@@ -100,6 +103,6 @@ def drifted(person: Person, records: Sequence[Record]) -> list[Drift]:
             file = host_file(record, person.where)
         except SmcpError:
             continue
-        if os.path.lexists(record.path):
+        if is_there(record.path):
             readings[record.path] = read(file)
     return drift(records, readings)

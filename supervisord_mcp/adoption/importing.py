@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from supervisord_mcp.adoption.dotenv import read_variables
-from supervisord_mcp.adoption.needs import Needs, Place, Wanted, needs
+from supervisord_mcp.adoption.needs import Needs, Place, Wanted, lacking, needs
 from supervisord_mcp.adoption.shims import through
 from supervisord_mcp.adoption.specs import fingerprint
 from supervisord_mcp.adoption.tokens import has_token, secret_words, secrets_in
@@ -52,7 +52,8 @@ class Server:
     """A server of ours for one or more entries of hosts.
 
     ``table`` is its entry as TOML has it, without ``secrets``: the plain values, by variable, that go to the vault.
-    ``there`` says that the configuration has it already.
+    ``there`` says that the configuration has it already; ``directories`` are to be made for it. ``lacking``
+    says in words that its program is not found here.
     """
 
     name: str
@@ -62,6 +63,8 @@ class Server:
     fingerprint: str = ""
     remarks: tuple[str, ...] = ()
     there: bool = False
+    directories: tuple[str, ...] = ()
+    lacking: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class Plan:
 class Known:
     """What the configuration has: the words of the command of each server, and which servers are the same as an entry.
 
+    ``path`` has the directories in which it wants commands searched first.
+
     Both maps give servers by fingerprints: ``same`` by what they are now, ``imported`` by the entry that they were made
     of, whose secrets are not in the configuration any more.
     """
@@ -92,11 +97,12 @@ class Known:
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     same: Mapping[str, str] = field(default_factory=dict)
     imported: Mapping[str, str] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
 
-    def server(self, fingerprint: str, argv: tuple[str, ...]) -> str | None:
+    def server(self, fingerprint: str, *commands: tuple[str, ...]) -> str | None:
         """Return the server for an entry that is there already, or None. One that runs another command now is not."""
         made = self.imported.get(fingerprint)
-        if made is not None and self.commands.get(made) == argv:
+        if made is not None and self.commands.get(made) in commands:
             return made
         return self.same.get(fingerprint)
 
@@ -133,10 +139,14 @@ def plan(entries: Iterable[HostEntry], known: Known, rules: Rules) -> Plan:
         if asked.obstacle:
             left += (Left(entry, Why.UNSHOWABLE, (asked.obstacle,)) for entry in group)
             continue
-        there = known.server(print_, best.argv)
+        there = known.server(print_, best.argv, (*best.argv, *asked.words))
         name = there or _name(group, taken)
         taken.add(name)
         server = _server(name, best, asked, rules.at(best))
+        absent = lacking(best.argv, rules.at(best), known.path)
+        if absent:
+            told = f"{absent}: it does not start before that is there, so smcp adopt leaves it with its host"
+            server = replace(server, remarks=(told, *server.remarks), lacking=absent)
         servers.append(replace(server, sources=tuple(group), fingerprint=print_, there=there is not None))
     return Plan(tuple(servers), tuple(left))
 
@@ -181,10 +191,7 @@ def _literal_words(entry: HostEntry) -> tuple[str, ...]:
 
 def _needs(entry: HostEntry, rules: Rules) -> Needs:
     wanted = Wanted(entry.argv, entry.env, entry.cwd, inside=entry.scope is Scope.PROJECT)
-    found = needs(wanted, rules.at(entry))
-    if rules.network is None or found.obstacle or found.settings.get("runtime") == "bare":
-        return found
-    return replace(found, settings={**found.settings, "network": rules.network})
+    return needs(wanted, rules.at(entry), rules.network)
 
 
 def _plain_secrets(entry: HostEntry) -> dict[str, str]:
@@ -230,13 +237,13 @@ def _server(name: str, best: HostEntry, asked: Needs, place: Place) -> Server:
     }
     settings = dict(asked.settings)
     env = {**settings.pop("env", {}), **env}
-    table: dict[str, Any] = {"command": list(best.argv), "env": env, "cwd": best.cwd, **settings}
+    table: dict[str, Any] = {"command": [*best.argv, *asked.words], "env": env, "cwd": best.cwd, **settings}
     if best.scope is Scope.PROJECT:
         table["project_file"] = str(best.file)
         if settings.get("profile") != "browser":  # whose sessions share nothing anyway
             table["scope"] = "project"
     table = {key: value for key, value in table.items() if value not in ({}, None)}
-    return Server(name, table, secrets, remarks=(*asked.remarks, *_remarks(best, place)))
+    return Server(name, table, secrets, remarks=(*asked.remarks, *_remarks(best, place)), directories=asked.directories)
 
 
 def _remarks(entry: HostEntry, place: Place) -> Iterator[str]:

@@ -7,7 +7,7 @@ and the files that its command names, which its preview says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -16,6 +16,9 @@ class Known:
     """The profile of a server, the only hosts that it needs (none: those of the profile), and what to be told of it.
 
     ``access`` is what it does with files and directories that its command names; ``shown`` are further paths.
+    ``ruled`` are words that its command needs where the network has rules, ``env`` variables that it needs unless its
+    entry has them. What it remembers is in the file that the variable ``kept`` [0] names; without it, in a file of
+    this name (``kept`` [1]) that is its own.
     """
 
     profile: str
@@ -23,6 +26,9 @@ class Known:
     access: Literal["ro", "rw"] = "rw"
     shown: tuple[tuple[str, Literal["ro", "rw"]], ...] = ()
     remark: str = ""
+    ruled: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    kept: tuple[str, str] | None = None
 
 
 _REFERENCE = "@modelcontextprotocol/server-"
@@ -32,9 +38,8 @@ PACKAGES: Mapping[str, Known] = {
     f"{_REFERENCE}everything": Known("node"),
     f"{_REFERENCE}sequential-thinking": Known("node"),
     f"{_REFERENCE}filesystem": Known("node"),
-    f"{_REFERENCE}memory": Known(
-        "node", remark="without MEMORY_FILE_PATH it remembers inside of its package, which is read-only here: set it"
-    ),
+    # Without it, it writes beside its own program; a relative path is one from there.
+    f"{_REFERENCE}memory": Known("node", kept=("MEMORY_FILE_PATH", "server-memory/memory.jsonl")),
     f"{_REFERENCE}github": Known("node-net", ("api.github.com:443",)),
     f"{_REFERENCE}slack": Known("node-net", ("slack.com:443",)),
     f"{_REFERENCE}brave-search": Known("node-net", ("api.search.brave.com:443",)),
@@ -45,7 +50,9 @@ PACKAGES: Mapping[str, Known] = {
     "@notionhq/notion-mcp-server": Known("node-net", ("api.notion.com:443",)),
     "mcp-remote": Known("node-net", shown=(("~/.mcp-auth", "rw"),)),
     "mcp-server-time": Known("python"),
-    "mcp-server-fetch": Known("fetch"),
+    # Names lead to stand-ins from 198.18.0.0/15, and the daemon refuses private addresses itself. With Node it would
+    # install a package of npm at its first page, which no rule lets it do.
+    "mcp-server-fetch": Known("fetch", ruled=("--allow-private-ips",), env={"PATH": "/none"}),
     "mcp-server-git": Known("git"),
     "mcp-server-sqlite": Known("python"),
 }
@@ -58,6 +65,28 @@ PROGRAMS: Mapping[str, str] = {
 
 #: Programs that hand their server to an engine, which cannot be reached from a sandbox.
 ENGINES = frozenset({"docker", "podman", "nerdctl"})
+
+#: Programs that find what they run in the directory where they are started, without a path to it.
+RUNNERS = frozenset(
+    {
+        "uv",
+        "poetry",
+        "pdm",
+        "hatch",
+        "rye",
+        "pipenv",
+        "npm",
+        "pnpm",
+        "yarn",
+        "bun",
+        "deno",
+        "tsx",
+        "php",
+        "bundle",
+        "rake",
+    }
+    | {"cargo", "go", "make", "just", "task", "mvn", "gradle", "dotnet", "mix", "sh", "bash", "zsh", "env", "direnv"}
+)
 
 #: Ports of the schemes of addresses that name none.
 PORTS: Mapping[str, int] = {

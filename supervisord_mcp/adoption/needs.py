@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from supervisord_mcp.adoption.knowledge import ENGINES, PACKAGES, PORTS, PROGRAMS, Known
+from supervisord_mcp.adoption.knowledge import ENGINES, PACKAGES, PORTS, PROGRAMS, RUNNERS, Known
 from supervisord_mcp.config.lint import risk_of
 from supervisord_mcp.config.models import Mount
 from supervisord_mcp.config.variables import PROJECT, Expansion, Variables, expand, names
@@ -28,24 +28,32 @@ Access = Literal["ro", "rw"]
 
 #: A file of this kind is written together with others in its directory.
 _DATABASES = (".db", ".sqlite", ".sqlite3", ".duckdb")
+#: Files that a server makes when it first needs them.
+_MADE = (*_DATABASES, ".json", ".jsonl", ".log", ".csv", ".md", ".txt")
 #: Variables that name files which are only read.
 _READ_ONLY = re.compile(r"CREDENTIAL|CONFIG|CERT|_CA|KEY|TOKEN", re.IGNORECASE)
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://\S+", re.IGNORECASE)
 _HOST_AND_PORT = re.compile(r"(localhost|(?:\d{1,3}\.){3}\d{1,3}):(\d{1,5})")
 _PRIVATE_NAMES = (".local", ".lan", ".internal", ".intranet", ".corp", ".home.arpa")
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "host.docker.internal")
+#: Networks without rules: with them no name leads to a stand-in, and nobody else refuses an address.
+_RULELESS = ("none", "loopback", "host")
 #: What a project gives to a server that runs in it.
 _WHOLE_PROJECT = "${project}"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an entry is from. ``own`` are the directories of smcp, which no server may see."""
+    """Where an entry is from.
+
+    ``own`` are the directories of smcp, which no server may see; in ``data`` are those of servers that have none.
+    """
 
     home: str
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     project: str | None = None
     own: tuple[str, ...] = ()
+    data: str = ""
 
     def expand(self, text: str) -> str | None:
         """Return a text without variables, or None where one of them is not known here."""
@@ -72,15 +80,20 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Keys for the entry of a server, remarks on them for a person, and why it cannot be isolated ("" if it can)."""
+    """Keys for the entry of a server, remarks on them for a person, and why it cannot be isolated ("" if it can).
+
+    ``words`` come at the end of its command; ``directories`` are to be made for it, for the person alone.
+    """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     obstacle: str = ""
+    words: tuple[str, ...] = ()
+    directories: tuple[str, ...] = ()
 
 
-def needs(wanted: Wanted, place: Place) -> Needs:
-    """Given what an entry runs and where it is from, return what to give it."""
+def needs(wanted: Wanted, place: Place, network: str | None = None) -> Needs:
+    """Given what an entry runs and where it is from, return what to give it; ``network`` is what a person chose."""
     program = PurePosixPath(wanted.argv[0]).name
     if program in ENGINES:
         remark = f"{program} itself runs with all your rights, as it did; what it starts is in a container"
@@ -88,8 +101,15 @@ def needs(wanted: Wanted, place: Place) -> Needs:
     known = _known(wanted.argv)
     settings: dict[str, Any] = {}
     remarks = [known.remark] if known is not None and known.remark else []
+    directories: tuple[str, ...] = ()
+    env: dict[str, str] = {}
     try:
         mounts = _mounts(wanted, known, place)
+        if known is not None and known.kept is not None and (file := _kept(wanted, *known.kept, place)):
+            directories = (os.path.dirname(file),)
+            mounts[directories[0]] = "rw"
+            env[known.kept[0]] = file
+            remarks.append(f"what it remembers from now on is in {file}; what it has so far stays in its package")
     except _UnshowableError as error:
         return Needs(obstacle=str(error))
     profile = known.profile if known is not None else PROGRAMS.get(program, "default")
@@ -97,18 +117,44 @@ def needs(wanted: Wanted, place: Place) -> Needs:
         # The profile is for the project of a session, this one has a repository of its own.
         profile = "python"
         mounts.setdefault("~/.gitconfig", "ro")
-        settings["env"] = {"GIT_CONFIG_GLOBAL": "~/.gitconfig"}
+        env["GIT_CONFIG_GLOBAL"] = "~/.gitconfig"
     if profile != "default":
         settings["profile"] = profile
-    if network := _network(wanted, known, profile, remarks, place):
-        settings["network"] = network
-    if known is None:
+    reach = network or _network(wanted, known, profile, remarks, place)
+    if reach:
+        settings["network"] = reach
+    words = () if known is None or reach in _RULELESS else tuple(w for w in known.ruled if w not in wanted.argv)
+    if words:
+        remarks.append(f"{' '.join(words)} is added to its command: the daemon refuses private addresses itself")
+    for name, value in {} if known is None else known.env.items():
+        if name not in wanted.env:
+            env[name] = value
+            remarks.append(f"{name} is {value} for it, so that it installs nothing while it runs")
+    if env:
+        settings["env"] = env
+    if known is None and network is None:
         remarks.append("what it needs of the network is not known: it gets all that is public")
     if mounts:
         settings["mounts"] = [_mount(path, access) for path, access in mounts.items()]
         risks = (risk_of(Mount(**entry), place.home) for entry in settings["mounts"])
         remarks += (f"careful: {risk}" for risk in risks if risk)
-    return Needs(settings, tuple(remarks))
+    return Needs(settings, tuple(remarks), words=words, directories=directories)
+
+
+def lacking(argv: Sequence[str], place: Place, path: Sequence[str] = ()) -> str:
+    """Return that the program of a command is not found here, in words, else nothing; ``path`` is searched first."""
+    request = recognise(argv)
+    # What is run from a package of Python needs no program that is there before.
+    if request is not None and request.kind != "npm":
+        return ""
+    program = place.expand(argv[0]) if request is None else "node"
+    if program is None or ("/" in program and not program.startswith("/")):
+        return ""
+    try:
+        find_command(program, search_path(path, place.environ, place.home), place.environ, place.home)
+    except LaunchError as error:
+        return error.message
+    return ""
 
 
 def _known(argv: Sequence[str]) -> Known | None:
@@ -123,6 +169,17 @@ def _known(argv: Sequence[str]) -> Known | None:
 
 
 # Files
+
+
+def _kept(wanted: Wanted, variable: str, name: str, place: Place) -> str:
+    """Return the file for what a server remembers, or "" where its entry has one. Raise `_UnshowableError`."""
+    text = wanted.env.get(variable, "")
+    path = place.expand(text)
+    if path == "" and place.data:
+        return os.path.join(place.data, name)
+    if path is not None and not path.startswith(("/", "~/")):
+        raise _UnshowableError(f"it writes into its own package, which is read-only here: give {variable} a whole path")
+    return ""
 
 
 class _UnshowableError(Exception):
@@ -141,11 +198,42 @@ def _mounts(wanted: Wanted, known: Known | None, place: Place) -> dict[str, Acce
             _add(found, text, "ro" if _READ_ONLY.search(name) else "rw", place, shown)
     if wanted.cwd is not None:
         _add(found, wanted.cwd, "rw", place, ())
-    if wanted.inside:
+    if wanted.inside and _works_inside(wanted, known, place):
         found.setdefault(_WHOLE_PROJECT, "rw")
     if known is not None:
         found |= dict(known.shown)
     return _without_covered(found, place)
+
+
+def _works_inside(wanted: Wanted, known: Known | None, place: Place) -> bool:
+    """Return whether what is started in a project works on it: it is found there, or a path in it is named."""
+    request = recognise(wanted.argv)
+    program, *words = wanted.argv
+    relative = "/" in program and not program.startswith(("/", "~", "$"))
+    if relative or (request is None and known is None and PurePosixPath(program).name in RUNNERS):
+        return True
+    if wanted.cwd is not None and not wanted.cwd.startswith(("/", "~", "$")):
+        return True
+    given = words if request is None else request.args
+    for before, word in zip(("", *given), given, strict=False):
+        module = request is None and before == "-m"
+        if any(_is_in_project(text, place, module=module) for text in (word, word.partition("=")[2])):
+            return True
+    return any("/" in value and _is_in_project(value, place) for value in wanted.env.values())
+
+
+def _is_in_project(text: str, place: Place, *, module: bool = False) -> bool:
+    """Return whether a text is a relative path in the project, of something that is there or may be made there."""
+    if text in (".", "..") or text.startswith(("./", "../")):
+        return True
+    if not text or place.project is None or text.startswith(("/", "~", "$", "-", "@")) or "://" in text:
+        return False
+    if module:
+        first = text.partition(".")[0]
+        return any(os.path.exists(os.path.join(place.project, name)) for name in (first, f"{first}.py"))
+    path = os.path.join(place.project, text)
+    made = PurePosixPath(text).suffix in _MADE or "/" in text
+    return os.path.lexists(path) or (made and os.path.isdir(os.path.dirname(path)))
 
 
 def _paths(words: Sequence[str]) -> Iterator[str]:

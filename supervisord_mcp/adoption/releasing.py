@@ -16,7 +16,7 @@ from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.hosts.base import HostFile, Surroundings
 from supervisord_mcp.hosts.catalogue import HOSTS, find_hosts
 from supervisord_mcp.hosts.entry import HostEntry
-from supervisord_mcp.hosts.files import Change, write
+from supervisord_mcp.hosts.files import Change, is_there, write
 from supervisord_mcp.hosts.undo import Identity, Undo, undo
 
 
@@ -50,9 +50,9 @@ def _release(records: Records, where: Surroundings, stack: tuple[Record, ...]) -
     path = stack[0].path
     try:
         before = read_file(path)
-    except FileNotFoundError:
-        return Release(path, stack, gone=True)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) or not is_there(path):
+            return Release(path, stack, gone=True)
         return Release(path, stack, trouble=SmcpError(f"{path} cannot be read: {error.strerror}"))
     try:
         content, file = before, host_file(stack[0], where)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from supervisord_mcp.cli.client import reload_daemon
-from supervisord_mcp.cli.confirming import DryRun, Yes, confirm
+from supervisord_mcp.cli.confirming import DryRun, Yes, check_answerable, confirm
 from supervisord_mcp.cli.output import console, count, print_error, printable
 from supervisord_mcp.cli.parameters import Project
 from supervisord_mcp.cli.person import Hosts, person, world
 from supervisord_mcp.cli.planned import planned, show, show_drafts, tell
-from supervisord_mcp.cli.trying import tried
+from supervisord_mcp.cli.trying import disabled, tried
 from supervisord_mcp.errors import SmcpError
+
+if TYPE_CHECKING:
+    from supervisord_mcp.adoption.adopting import Imported, World
+    from supervisord_mcp.adoption.importing import Server
 
 Network = Annotated[
     str | None,
@@ -36,8 +41,9 @@ def import_servers(
     from supervisord_mcp.adoption import adopting
 
     gathered, plan = planned(hosts, project, network)
-    show(gathered, plan)
     new = [server for server in plan.servers if not server.there]
+    check_answerable(yes=yes, dry_run=dry_run or not new)
+    show(gathered, plan)
     if not new:
         console().print("nothing to import")
         return
@@ -68,9 +74,12 @@ def adopt(
     from supervisord_mcp.adoption import adopting
 
     gathered, plan = planned(hosts, project, network)
-    whose = person(project)
-    show(gathered, plan)
+    whose, whole = person(project), plan
+    if not untried:
+        plan = plan.without({server.name for server in plan.servers if server.lacking and not disabled(server)})
     drafts = adopting.drafts(gathered.readings, plan, whose.environ)
+    check_answerable(yes=yes, dry_run=dry_run or not drafts)
+    show(gathered, whole)
     if not drafts:
         console().print("nothing to adopt")
         return
@@ -85,9 +94,12 @@ def adopt(
     reload_daemon()
     working = plan.without(imported.failed)
     if not untried:
-        broken = tried(server for server in working.servers if not all(one.disabled for one in server.sources))
+        broken = tried(server for server in working.servers if not disabled(server))
         for name, error in broken.items():
-            print_error(SmcpError(f"'{name}' stays with its host: {error.message}", remedy=error.remedy))
+            remedy = error.remedy if name not in imported.made else _without_retry(error.remedy)
+            print_error(SmcpError(f"'{name}' stays with its host: {error.message}", remedy=remedy))
+        if broken:
+            _take_back([server for server in working.servers if server.name in broken], imported, where)
         working, failed = working.without(broken), failed or bool(broken)
     written: set[Path] = set()
     for reading in gathered.readings:
@@ -103,3 +115,24 @@ def adopt(
         console().print("restart the hosts, or let them reconnect; smcp release gives the files back", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
+
+
+def _without_retry(remedy: str) -> str:
+    """Return a remedy without the promise of another try: the server will not be there any more."""
+    from supervisord_mcp.reasons import TRIES_AGAIN
+
+    return "\n".join(line for line in remedy.split("\n") if not line.startswith(TRIES_AGAIN))
+
+
+def _take_back(servers: Iterable[Server], imported: Imported, where: World) -> None:
+    """Remove what stays with its host from the configuration again, unless it was there before."""
+    from supervisord_mcp.adoption import adopting
+
+    for server in servers:
+        if server.name not in imported.made:
+            continue
+        try:
+            adopting.take_back(server, imported.made[server.name], where)
+        except SmcpError as error:
+            print_error(SmcpError(f"'{server.name}' is not wholly removed again: {error.message}", remedy=error.remedy))
+    reload_daemon()

@@ -12,7 +12,7 @@ from supervisord_mcp.cli.client import paths
 from supervisord_mcp.cli.parameters import project_root
 
 if TYPE_CHECKING:
-    from supervisord_mcp.adoption.adopting import World
+    from supervisord_mcp.adoption.adopting import Stored, World
     from supervisord_mcp.adoption.gathering import Person
 
 
@@ -43,11 +43,21 @@ def world() -> World:
     """Return where things are kept for this person."""
     from supervisord_mcp.adoption.adopting import World
 
-    return World(paths(), os.environ, _store)
+    return World(paths(), os.environ, _store, _drop)
 
 
-def _store(name: str, value: str) -> str:
+def _store(name: str, value: str) -> Stored:
+    from supervisord_mcp.adoption.adopting import Stored
     from supervisord_mcp.credentials.adoption import adopt_secret, free_name
+    from supervisord_mcp.credentials.vault import Vault
 
     places = paths()
-    return adopt_secret(places, os.environ, free_name(places, os.environ, name, value), value)
+    free = free_name(places, os.environ, name, value)
+    new = free not in Vault(places, os.environ).stored()
+    return Stored(adopt_secret(places, os.environ, free, value), new)
+
+
+def _drop(reference: str) -> None:
+    from supervisord_mcp.credentials.vault import Vault
+
+    Vault(paths(), os.environ).remove(reference.removeprefix("vault:"))

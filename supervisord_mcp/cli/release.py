@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from supervisord_mcp.cli.client import reload_daemon
-from supervisord_mcp.cli.confirming import DryRun, Yes, confirm
+from supervisord_mcp.cli.confirming import DryRun, Yes, check_answerable, confirm
 from supervisord_mcp.cli.output import console, count, print_error, printable
 from supervisord_mcp.cli.person import Hosts, person, world
 from supervisord_mcp.errors import SmcpError
@@ -40,6 +40,7 @@ def release(
     if not found:
         console().print("nothing is adopted")
         return
+    check_answerable(yes=yes, dry_run=dry_run)
     for one in found:
         _show(one)
     if dry_run:
@@ -69,7 +70,7 @@ def _show(one: Release) -> None:
     elif one.change is None:
         text = f"{one.file} stays as it is: {one.trouble}"
     elif one.exact:
-        text = f"{one.file}: every byte as it was"
+        text = f"{one.file}: every byte becomes what it was"
     else:
         text = f"{one.file} was changed since; only the entries are put back\n{preview(one.change)}".rstrip("\n")
     console().print(printable(text), soft_wrap=True)

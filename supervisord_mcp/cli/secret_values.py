@@ -13,7 +13,7 @@ from supervisord_mcp.cli.client import SLOW, connected, paths, reload_daemon
 from supervisord_mcp.cli.output import busy, console
 from supervisord_mcp.cli.parameters import AsJson
 from supervisord_mcp.cli.registered import unknown
-from supervisord_mcp.errors import NoDaemonError, SecretError, UsageError
+from supervisord_mcp.errors import NoDaemonError, SecretError, SmcpError, UsageError
 
 if TYPE_CHECKING:
     from supervisord_mcp.config.references import SecretReference
@@ -61,11 +61,20 @@ def store(
     value = _asked(f"value of {reference}: ")
     _put(reference, value, replace=False)
     _say_weakness(value)
+    refused: list[str] = []
     for server, variable in grants:
-        edit.grant_secrets(paths(), server, {variable: str(reference)})
-    if grants:
+        try:
+            edit.grant_secrets(paths(), server, {variable: str(reference)})
+        except SmcpError as error:
+            refused.append(f"'{server}': {error.message}")
+    if len(refused) < len(grants):
         reload_daemon()
     _tell_changed(reference, only_failed=True)
+    if refused:
+        raise SecretError(
+            f"{reference} is stored, but not granted to {'; '.join(refused)}",
+            remedy=f"once that is mended: smcp secret grant SERVER VARIABLE={reference}",
+        )
 
 
 def rotate(name: AnySecret) -> None:

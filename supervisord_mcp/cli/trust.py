@@ -98,7 +98,30 @@ def _readings(path: Path | None) -> list[Reading]:
             raise SmcpError("\n".join(problems), remedy="correct the file first")
         if found:
             return list(found.values())
-    raise UsageError(f"no host reads servers from {place}", remedy="name a file such as .mcp.json, or its project")
+    raise _no_file(place)
+
+
+def _no_file(place: Path) -> UsageError:
+    """Return why there is nothing to trust: a directory may stand where a host would read a file."""
+    from supervisord_mcp.adoption.gathering import Person
+    from supervisord_mcp.hosts.catalogue import HOSTS
+    from supervisord_mcp.hosts.entry import Scope
+    from supervisord_mcp.runtimes.placeholders import is_placeholder
+
+    for project in (place, place.parent):
+        where = Person(paths(), os.environ, project).where
+        for file in (file for host in HOSTS.values() for file in host.files(where)):
+            path = file.path
+            if file.scope is not Scope.PROJECT or not path.is_dir() or place not in (project, path):
+                continue
+            if is_placeholder(str(path)):
+                return UsageError(
+                    f"{path} is an empty directory that smcp holds there while a server runs that may write to the"
+                    " project, so that no server makes such a file",
+                    remedy=f"stop the server: smcp stop NAME, or: rmdir {path}; make the file at once, and trust it",
+                )
+            return UsageError(f"{path} is a directory, and no file", remedy="remove it, or name another file")
+    return UsageError(f"no host reads servers from {place}", remedy="name a file such as .mcp.json, or its project")
 
 
 def _place(path: Path | None) -> Path:

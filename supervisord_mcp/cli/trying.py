@@ -40,6 +40,11 @@ def tried(servers: Iterable[Server]) -> dict[str, SmcpError]:
     return failed
 
 
+def disabled(server: Server) -> bool:
+    """Return whether no host starts a server."""
+    return all(entry.disabled for entry in server.sources)
+
+
 def _unknown(server: Server) -> frozenset[str]:
     """Return the variables of its environment that are set where its hosts run, and not here."""
     from supervisord_mcp.config.variables import Variables, expand

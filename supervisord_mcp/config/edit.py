@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from supervisord_mcp.config.document import parse_document
+from supervisord_mcp.config.document import parse_document, read_document
 from supervisord_mcp.config.exposure import Known, nothing_known
 from supervisord_mcp.config.files import locked, read_file, replace_file
 from supervisord_mcp.config.load import Loaded, config_files, load
@@ -52,11 +52,14 @@ def add_server(
 
 
 def remove_server(paths: Paths, name: str) -> Path:
-    """Remove a server from the file that defines it; return the file. Raise `UnknownServerError` if there is none."""
+    """Remove a server from the file that defines it; return the file.
+
+    Raise `UnknownServerError` if there is none, and `ConfigError` where a file that cannot be read may have it.
+    """
     with locked(paths.edit_lock):
         file, _ = _find(paths, name)
         if file is None:
-            raise _unknown(paths, name)
+            raise _absent(paths, name)
         _change(paths, file, name, lambda text: cut_server(text, name))
         return file
 
@@ -70,7 +73,7 @@ def grant_secrets(paths: Paths, name: str, changes: Mapping[str, str | None]) ->
     with locked(paths.edit_lock):
         file, _ = _find(paths, name)
         if file is None:
-            raise _unknown(paths, name)
+            raise _absent(paths, name)
         _change(paths, file, name, lambda text: put_pairs(text, name, "credentials", changes))
         return file
 
@@ -154,7 +157,7 @@ def _change(paths: Paths, file: Path, name: str, change: Callable[[str], str], k
         if _content(file) == before:
             _write(file, after)
             return
-    raise SmcpError(f"{file} changes all the time; nothing was changed", remedy="find out which program writes it")
+    raise SmcpError(f"{file} changes all the time; it stays as it is", remedy="find out which program writes it")
 
 
 def _try(paths: Paths, file: Path, content: bytes, known: Known) -> None:
@@ -204,7 +207,7 @@ def _write(file: Path, content: bytes) -> None:
         replace_file(file, content)
     except OSError as error:
         raise SmcpError(
-            f"cannot write {file}: {error.strerror}; nothing was changed", remedy="check its permissions and the disk"
+            f"cannot write {file}: {error.strerror}; it stays as it was", remedy="check its permissions and the disk"
         ) from error
 
 
@@ -218,11 +221,15 @@ def _find(paths: Paths, name: str) -> tuple[Path | None, int | None]:
     return None, None
 
 
-def _unknown(paths: Paths, name: str) -> UnknownServerError:
+def _absent(paths: Paths, name: str) -> ConfigError | UnknownServerError:
+    """Return what to say of a server that no file defines: which files cannot be read, else what there is."""
     known: list[str] = []
-    for file in config_files(paths, {}, []):
-        with suppress(OSError, ConfigError):
-            known += parse_document(file, read_file(file)).servers
+    problems: list[Problem] = []
+    for file in config_files(paths, {}, problems):
+        document = read_document(file, None, problems)
+        known += () if document is None else document.servers
+    if problems:
+        return ConfigError(tuple(problems))
     near = difflib.get_close_matches(name, known, n=1)
     remedy = f"did you mean '{near[0]}'?" if near else "the servers are: " + (", ".join(known) or "none")
     return UnknownServerError(f"no server '{name}' in {paths.config_file} or {paths.conf_dir}", remedy=remedy)

@@ -140,15 +140,22 @@ def find_paths(environ: Mapping[str, str], uid: int) -> Paths:
     return Paths(config_dir, state_dir, runtime_dir, _base(environ, "XDG_CACHE_HOME", home / ".cache"))
 
 
+def data_directory(environ: Mapping[str, str], uid: int) -> Path:
+    """Return where servers may keep what they have no other place for; the program itself keeps nothing there."""
+    if own := environ.get("SMCP_HOME"):
+        return Path(os.path.abspath(own)) / "data"
+    return _base(environ, "XDG_DATA_HOME", Path(home_directory(environ, uid)) / ".local/share")
+
+
 def create_directories(paths: Paths, uid: int) -> None:
     """Create the directories for state, cache, sockets and session records, for the user alone.
 
     Raise `SmcpError` if the runtime directory cannot be trusted: the sockets in it give access to every server.
     """
-    _create(paths.runtime_dir)
+    create_directory(paths.runtime_dir)
     _secure(paths.runtime_dir, uid)
     for directory in (paths.sessions_dir, paths.state_dir, paths.log_dir, paths.catalogue_dir, paths.cache_dir):
-        _create(directory)
+        create_directory(directory)
         _check_owner(directory, directory.stat(), uid)
 
 
@@ -158,7 +165,8 @@ def _base(environ: Mapping[str, str], variable: str, default: Path) -> Path:
     return (Path(value) if os.path.isabs(value) else default) / "smcp"
 
 
-def _create(directory: Path) -> None:
+def create_directory(directory: Path) -> None:
+    """Create a directory, and what is missing above it, for the user alone. Raise `SmcpError` if that cannot be."""
     try:
         # Not mkdir(parents=True): that gives missing parents the mode of the umask.
         for place in reversed((directory, *directory.parents)):

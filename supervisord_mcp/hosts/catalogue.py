@@ -34,6 +34,7 @@ from supervisord_mcp.hosts.families.vscode import VSCODE, VSCODE_INSIDERS, VSCOD
 from supervisord_mcp.hosts.families.warp import WARP
 from supervisord_mcp.hosts.families.windsurf import WINDSURF
 from supervisord_mcp.hosts.families.zed import ZED
+from supervisord_mcp.hosts.files import is_there
 
 _ALL = (
     CLAUDE_DESKTOP,
@@ -95,13 +96,10 @@ def find_hosts(where: Surroundings, keys: Collection[str] = ()) -> tuple[Presenc
 def _presence(host: Host, where: Surroundings, seen: set[str]) -> Presence:
     files: list[HostFile] = []
     shared: list[HostFile] = []
-    for file in filter(_is_there, host.files(where)):
+    for file in host.files(where):
+        if not is_there(file.path):
+            continue
         real = os.path.realpath(file.path)
         (shared if real in seen else files).append(file)
         seen.add(real)
     return Presence(host, host.installed(where), tuple(files), tuple(shared))
-
-
-def _is_there(file: HostFile) -> bool:
-    # A link that leads nowhere is there, for its problem to be told.
-    return file.path.is_symlink() or file.path.exists()

@@ -7,6 +7,7 @@ import difflib
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from supervisord_mcp.config.document import decode
 from supervisord_mcp.config.files import read_file, replace_file
@@ -54,6 +55,15 @@ def read(file: HostFile) -> Reading:
     except OSError as error:
         return Reading(file, b"", problems=(Problem(str(file.path), None, "", f"cannot be read: {error.strerror}"),))
     return read_content(file, content)
+
+
+def is_there(path: Path) -> bool:
+    """Return whether there is something at a path that a host could mean: a directory is no file of one.
+
+    An empty directory stands there while a server may write to the project, so that it cannot make such a file.
+    """
+    # A link that leads nowhere is there, for its problem to be told.
+    return path.is_symlink() or (path.exists() and not path.is_dir())
 
 
 def read_content(file: HostFile, content: bytes) -> Reading:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from supervisord_mcp.adoption.adopting import World, adopt_file, import_servers
+from supervisord_mcp.adoption.adopting import Stored, World, adopt_file, import_servers
 from supervisord_mcp.adoption.gathering import Gathered, Person, gather, known
 from supervisord_mcp.adoption.importing import Plan, Server, plan
 from supervisord_mcp.adoption.records import Records
@@ -50,19 +50,25 @@ class Machine:
     @property
     def world(self) -> World:
         """Where things are kept."""
-        return World(self.paths, self.environ, self.store)
+        return World(self.paths, self.environ, self.store, self.drop)
 
     @property
     def records(self) -> Records:
         """What was adopted."""
         return Records.of(self.paths)
 
-    def store(self, name: str, value: str) -> str:
+    def store(self, name: str, value: str) -> Stored:
         """Store a secret."""
         if self.vault is None:
             raise SmcpError("the vault is locked")
+        new = name not in self.vault
         self.vault[name] = value
-        return f"vault:{name}"
+        return Stored(f"vault:{name}", new)
+
+    def drop(self, reference: str) -> None:
+        """Remove a secret."""
+        assert self.vault is not None
+        del self.vault[reference.removeprefix("vault:")]
 
     def write(self, path: str, servers: dict[str, Any] | str, key: str = "mcpServers") -> Path:
         """Write a file below the home directory, or below the project with ``site/`` before it; return it."""

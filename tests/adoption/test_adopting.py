@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from supervisord_mcp.adoption import adopting
-from supervisord_mcp.adoption.adopting import adopt_file, drafts, import_servers
+from supervisord_mcp.adoption.adopting import adopt_file, drafts, import_servers, take_back
 from supervisord_mcp.adoption.shims import shim_command
 from supervisord_mcp.config import edit
+from supervisord_mcp.config.load import load
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.errors import SmcpError
@@ -208,3 +211,35 @@ def test_adopting_twice_changes_nothing_more(machine: Machine) -> None:
         assert adopt_file(reading, plan, machine.world) is False
     assert file.read_bytes() == after
     assert len(machine.records.adopted()) == 1
+
+
+def test_the_directory_of_what_a_server_remembers_is_the_persons_alone(machine: Machine) -> None:
+    machine.cursor(memory={"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]})
+    assert not import_servers(machine.plan(), machine.world).failed
+    directory = machine.root / "smcp/data/server-memory"
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    mounts = load(machine.paths).config.servers["memory"].mounts
+    assert [(mount.path, mount.access) for mount in mounts] == [(str(directory), "rw")]
+
+
+def test_what_is_taken_back_is_what_nothing_else_uses(machine: Machine) -> None:
+    machine.cursor(git=GIT)
+    server = machine.server()
+    imported = import_servers(machine.plan(), machine.world)
+    edit.add_server(machine.paths, "mine", {"command": "x", "credentials": {"T": "vault:git-GIT_TOKEN"}})
+    take_back(server, imported.made["git"], machine.world)
+    assert (list(configured(machine)), machine.vault) == (["mine"], {"git-GIT_TOKEN": TOKEN})
+    edit.remove_server(machine.paths, "mine")
+    again = import_servers(machine.plan(), machine.world).made["git"]
+    assert again.secrets == ()
+    take_back(server, replace(again, secrets=("vault:git-GIT_TOKEN",)), machine.world)
+    assert machine.vault == {}
+
+
+def test_a_server_that_an_adopted_file_names_is_not_taken_back(machine: Machine) -> None:
+    machine.cursor(git=GIT)
+    server = machine.server()
+    made = import_servers(machine.plan(), machine.world).made["git"]
+    adopt_file(only(machine), machine.plan(), machine.world)
+    take_back(server, made, machine.world)
+    assert list(configured(machine)) == ["git"]

@@ -87,6 +87,16 @@ def test_a_name_that_is_used_again_stands_for_its_last_secret(machine: Machine) 
     assert (server.name, server.there) == ("git-cursor", False)
 
 
+def test_a_server_that_got_more_words_is_known_again(machine: Machine) -> None:
+    fetch = {"command": "uvx", "args": ["mcp-server-fetch"]}
+    machine.cursor(fetch=fetch)
+    assert machine.server().table["command"] == ["uvx", "mcp-server-fetch", "--allow-private-ips"]
+    machine.adopt()
+    machine.claude(fetch=fetch)
+    server = machine.server("claude-code")
+    assert (server.name, server.there) == ("fetch", True)
+
+
 def test_plain_secrets_are_no_part_of_the_table(machine: Machine) -> None:
     machine.cursor(git={"command": "npx", "args": ["x-mcp"], "env": {"GIT_TOKEN": TOKEN, "LEVEL": "1", "NONE": ""}})
     server = machine.server()

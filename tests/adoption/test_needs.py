@@ -47,7 +47,7 @@ def mounts(found: Needs) -> dict[str, str]:
         ),
         (("npx", "@playwright/mcp@latest"), {"profile": "browser"}),
         (("uvx", "mcp-server-time"), {"profile": "python"}),
-        (("python3", "-m", "mcp_server_fetch"), {"profile": "fetch"}),
+        (("python3", "-m", "mcp_server_fetch"), {"profile": "fetch", "env": {"PATH": "/none"}}),
         (("/opt/x/bin/mcp-server-time",), {"profile": "python"}),
         (("uvx", "mcp-server-git"), {"profile": "git"}),
         (("npx", "some-mcp"), {"profile": "node-net"}),
@@ -63,7 +63,38 @@ def test_by_the_command(home: Path, argv: tuple[str, ...], settings: dict[str, A
 def test_who_is_not_known_is_said_to_be(home: Path) -> None:
     assert "not known" in asked(home, "npx", "some-mcp").remarks[0]
     assert asked(home, "npx", "@modelcontextprotocol/server-everything").remarks == ()
-    assert "MEMORY_FILE_PATH" in asked(home, "npx", "@modelcontextprotocol/server-memory").remarks[0]
+
+
+def test_one_that_judges_addresses_itself_is_told_not_to_where_the_daemon_does(home: Path) -> None:
+    found = asked(home, "uvx", "mcp-server-fetch")
+    assert found.words == ("--allow-private-ips",)
+    assert any("--allow-private-ips is added" in remark for remark in found.remarks)
+    assert any("PATH is /none" in remark for remark in found.remarks)
+    assert asked(home, "uvx", "mcp-server-fetch", "--allow-private-ips").words == ()
+    assert asked(home, "uvx", "mcp-server-fetch", PATH="/bin").settings == {"profile": "fetch"}
+    # Nobody else refuses them there.
+    assert asked(home, "uvx", "mcp-server-fetch", "--proxy-url", "http://localhost:3128").words == ()
+    wanted = Wanted(("uvx", "mcp-server-fetch"))
+    assert [needs(wanted, Place(str(home)), network).words for network in ("host", "none")] == [(), ()]
+    assert needs(wanted, Place(str(home)), "internet").words == ("--allow-private-ips",)
+
+
+def test_one_that_remembers_in_its_package_gets_a_file_of_its_own(home: Path) -> None:
+    argv = ("npx", "-y", "@modelcontextprotocol/server-memory")
+    place = Place(str(home), {}, data=str(home / ".local/share/smcp"))
+    found = needs(Wanted(argv), place)
+    directory = str(home / ".local/share/smcp/server-memory")
+    assert found.settings == {
+        "profile": "node",
+        "mounts": [{"path": directory, "access": "rw"}],
+        "env": {"MEMORY_FILE_PATH": f"{directory}/memory.jsonl"},
+    }
+    assert found.directories == (directory,)
+    assert [f"{directory}/memory.jsonl; what it has so far stays" in remark for remark in found.remarks] == [True]
+    own = needs(Wanted(argv, {"MEMORY_FILE_PATH": f"{home}/notes/m.json"}), place)
+    assert (mounts(own), own.directories, own.remarks) == ({f"{home}/notes": "rw"}, (), ())
+    assert needs(Wanted(argv, {"MEMORY_FILE_PATH": "${NOBODY_KNOWS}"}), place).obstacle == ""
+    assert "give MEMORY_FILE_PATH a whole path" in needs(Wanted(argv, {"MEMORY_FILE_PATH": "m.json"}), place).obstacle
 
 
 def test_directories_that_it_names_are_mounted(home: Path) -> None:
@@ -98,6 +129,45 @@ def test_the_project(home: Path) -> None:
     assert mounts(asked(home, "./server.py", inside=True)) == {"${project}": "rw"}
     place = Place(str(home), project=str(home / "site"))
     assert mounts(needs(Wanted(("x", "${project}/data")), place)) == {"${project}": "rw"}
+
+
+@pytest.mark.parametrize(
+    ("command", "works"),
+    [
+        ("uvx mcp-server-time", False),
+        ("npx -y @scope/some-mcp --level info", False),
+        ("some-mcp", False),
+        ("/opt/x/some-mcp --url https://example.com/a", False),
+        ("python3 -m mcp_server_time", False),
+        ("python3 -m elsewhere", False),
+        ("uvx some-mcp .", True),
+        ("uvx some-mcp --root=data", True),
+        ("uvx some-mcp --db new.db", True),
+        ("some-mcp data/new", True),
+        ("some-mcp nowhere/new", False),
+        ("node server.js", True),
+        ("python3 -m own.server", True),
+        ("bin/server", True),
+        ("uv run own", True),
+        ("npm start", True),
+    ],
+)
+def test_an_entry_of_a_project_gets_it_where_it_works_on_it(home: Path, command: str, works: bool) -> None:
+    project = home / "site"
+    for name in ("server.js", "own.py"):
+        (project / name).touch()
+    place = Place(str(home), {"PATH": "/usr/bin:/bin"}, str(project))
+    found = needs(Wanted(tuple(command.split()), inside=True), place)
+    assert mounts(found) == ({"${project}": "rw"} if works else {})
+
+
+def test_a_directory_or_a_variable_may_lead_into_the_project(home: Path) -> None:
+    place = Place(str(home), {}, str(home / "site"))
+    for wanted in (Wanted(("x",), cwd="data", inside=True), Wanted(("x",), {"DATA": "data/x.db"}, inside=True)):
+        assert mounts(needs(wanted, place)) == {"${project}": "rw"}
+    assert mounts(needs(Wanted(("x",), {"LEVEL": "data"}, inside=True), place)) == {}
+    git = needs(Wanted(("uvx", "mcp-server-git"), inside=True), place)
+    assert git.settings == {"profile": "git"}
 
 
 def test_its_directory(home: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from supervisord_mcp.adoption.gathering import drifted
 from supervisord_mcp.adoption.records import Record
 from supervisord_mcp.adoption.releasing import backups, host_file, release_file, unused_servers
 from supervisord_mcp.config.load import load
@@ -135,11 +137,22 @@ def test_a_file_that_is_gone_leaves_its_backup(machine: Machine) -> None:
     assert kept.read_bytes() == before
 
 
+def test_a_directory_in_the_place_of_a_file_is_no_file(machine: Machine) -> None:
+    file = machine.shared(time=TIME)
+    machine.trust(file)
+    machine.adopt()
+    file.unlink()
+    file.mkdir()
+    assert [one.gone for one in machine.releases()] == [True]
+    assert drifted(machine.person, machine.records.adopted()) == []
+    assert [reading.problems for reading in machine.gathered().readings] == []
+
+
 def test_a_file_that_cannot_be_read_is_told(machine: Machine) -> None:
     file = machine.cursor(time=TIME)
     machine.adopt()
     file.unlink()
-    file.mkdir()
+    os.mkfifo(file)
     (one,) = machine.releases()
     assert "not a regular file" in str(one.trouble)
 

@@ -18,7 +18,7 @@ GIT = {"command": "npx", "args": ["x-mcp"], "env": {"GIT_TOKEN": TOKEN}}
 
 
 def servers(machine: Machine) -> dict[str, Any]:
-    found: dict[str, Any] = tomllib.loads(machine.paths.config_file.read_text())["servers"]
+    found: dict[str, Any] = tomllib.loads(machine.paths.config_file.read_text()).get("servers", {})
     return found
 
 
@@ -74,27 +74,62 @@ def test_adopt(smcp: Smcp, machine: Machine, tools: FakeDaemon) -> None:
 
 
 def test_a_server_that_does_not_work_stays_with_its_host(smcp: Smcp, machine: Machine, tools: FakeDaemon) -> None:
-    file = machine.cursor(time=TIME)
+    memory = {"command": "npx", "args": ["@modelcontextprotocol/server-memory"]}
+    keyed = {**TIME, "env": {"A_TOKEN": TOKEN}}
+    file = machine.cursor(time=TIME, keyed=keyed, memory=memory)
     before = file.read_bytes()
-    tools.answers[control.Tools] = LaunchError("it wants a file", remedy="mount it")
+    tools.answers[control.Tools] = LaunchError(
+        "it wants a file", remedy="mount it\nsmcp tries again in 1 s, and gives up"
+    )
     ran = smcp("adopt", "--yes")
     assert ran.status == 1
-    assert "'time' stays with its host: it wants a file\n  mount it" in ran.err
+    assert "'time' stays with its host: it wants a file\n  mount it\n" in ran.err
+    assert "tries again" not in ran.err
     assert file.read_bytes() == before
-    assert list(servers(machine)) == ["time"]
+    assert (servers(machine), machine.records.imported()) == ({}, {})
+    assert "keyed" not in smcp("secret", "list").out
+    assert not (machine.root / "smcp/data/server-memory").exists()
+    assert tools.asked[-1] == control.Reload()
     assert smcp("adopt", "--yes", "--untried").status == 0
     assert file.read_bytes() != before
+    assert "keyed-A_TOKEN" in smcp("secret", "list").out
+
+
+def test_what_was_there_before_stays_when_it_does_not_work(smcp: Smcp, machine: Machine, tools: FakeDaemon) -> None:
+    keyed = {**TIME, "env": {"A_TOKEN": TOKEN}}
+    machine.cursor(time=TIME, keyed=keyed)
+    assert smcp("import", "--yes").status == 0
+    before = machine.paths.config_file.read_bytes()
+    machine.claude(keyed={**keyed, "args": ["other-time"]})
+    tools.answers[control.Tools] = LaunchError("it wants a file", remedy="mount it")
+    assert smcp("adopt", "--yes").status == 1
+    assert machine.paths.config_file.read_bytes().split() == before.split()
+    assert "keyed-A_TOKEN" in smcp("secret", "list").out
+
+
+def test_a_command_that_is_not_there_is_told_before_anything_is_asked(
+    smcp: Smcp, machine: Machine, tools: FakeDaemon
+) -> None:
+    file = machine.cursor(gone={"command": "no-such-command"})
+    ran = smcp("adopt")
+    assert (ran.status, "nothing to adopt" in ran.out) == (0, True)
+    assert "command not found: no-such-command" in ran.out
+    assert "smcp adopt leaves it with its host" in ran.out
+    machine.cursor(gone={"command": "no-such-command"}, time=TIME)
+    assert smcp("adopt", "--yes").status == 0
+    assert list(servers(machine)) == ["time"]
+    assert json.loads(file.read_text())["mcpServers"]["gone"]["command"] == "no-such-command"
 
 
 def test_a_server_that_cannot_be_configured_stays_with_its_host(
     smcp: Smcp, machine: Machine, tools: FakeDaemon
 ) -> None:
-    file = machine.cursor(time=TIME, odd={"command": "x", "env": {"SMCP_INSTANCE": "x"}})
+    file = machine.cursor(time=TIME, odd={"command": "/bin/sh", "env": {"SMCP_INSTANCE": "x"}})
     ran = smcp("adopt", "--yes")
     assert ran.status == 1
     assert "the server 'odd' was not imported" in ran.err
     found = json.loads(file.read_text())["mcpServers"]
-    assert (found["odd"]["command"], found["time"]["args"][-1]) == ("x", "time")
+    assert (found["odd"]["command"], found["time"]["args"][-1]) == ("/bin/sh", "time")
 
 
 def test_what_nobody_confirms_is_not_done(smcp: Smcp, machine: Machine) -> None:
@@ -102,7 +137,7 @@ def test_what_nobody_confirms_is_not_done(smcp: Smcp, machine: Machine) -> None:
     before = file.read_bytes()
     for words in (("adopt",), ("import",)):
         ran = smcp(*words)
-        assert (ran.status, "nothing was changed" in ran.err) == (2, True)
+        assert (ran.status, ran.out, "nothing was changed" in ran.err) == (2, "", True)
     assert file.read_bytes() == before
     assert not machine.paths.config_file.exists()
 

@@ -136,6 +136,12 @@ def test_remove_of_an_unknown_server(smcp: Smcp, home: Path) -> None:
     assert "did you mean 'github'?" in ran.err
 
 
+def test_remove_where_the_configuration_cannot_be_read(smcp: Smcp, home: Path) -> None:
+    write(home, '[servers.github]\ncommand = "x\n')
+    ran = smcp("remove", "zz")
+    assert (ran.status, "config.toml:2: " in ran.err) == (2, True), ran.err
+
+
 def test_what_the_daemon_says_to_the_change_is_told(smcp: Smcp, home: Path, daemon: FakeDaemon) -> None:
     daemon.answers[control.Reload] = ConfigError((Problem("/c", 1, "", "no"),))
     ran = smcp("add", "x", "--", "y")

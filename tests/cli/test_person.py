@@ -17,7 +17,9 @@ def test_completion() -> None:
 
 
 def test_secrets_go_to_the_vault_under_a_name_of_their_own(machine: Machine) -> None:
-    store = world().store
-    assert store("git-TOKEN", TOKEN) == "vault:git-TOKEN"
-    assert store("git-TOKEN", TOKEN) == "vault:git-TOKEN"
-    assert store("git-TOKEN", "another one") == "vault:git-TOKEN-2"
+    where = world()
+    assert where.store("git-TOKEN", TOKEN) == ("vault:git-TOKEN", True)
+    assert where.store("git-TOKEN", TOKEN) == ("vault:git-TOKEN", False)
+    assert where.store("git-TOKEN", "another one") == ("vault:git-TOKEN-2", True)
+    where.drop("vault:git-TOKEN-2")
+    assert where.store("git-TOKEN", "a third one") == ("vault:git-TOKEN-2", True)

@@ -19,7 +19,7 @@ def test_every_byte_comes_back(smcp: Smcp, machine: Machine) -> None:
     file = machine.cursor(time=TIME)
     before = file.read_bytes()
     machine.adopt()
-    assert smcp("release", "--dry-run").out == f"{file}: every byte as it was\n"
+    assert smcp("release", "--dry-run").out == f"{file}: every byte becomes what it was\n"
     assert smcp("release").status == 2
     assert file.read_bytes() != before
     ran = smcp("release", "--yes")
@@ -44,6 +44,13 @@ def test_a_server_that_a_host_names_by_hand_stays(smcp: Smcp, machine: Machine, 
     ran = smcp("release", "--yes", "--remove")
     assert (ran.status, ran.err) == (0, "")
     assert list(tomllib.loads(machine.paths.config_file.read_text())["servers"]) == ["time"]
+
+
+def test_without_a_terminal_nothing_is_said_as_if_it_were_done(smcp: Smcp, machine: Machine) -> None:
+    machine.cursor(time=TIME)
+    machine.adopt()
+    ran = smcp("release")
+    assert (ran.status, ran.out, "nothing was changed" in ran.err) == (2, "", True)
 
 
 def test_what_cannot_be_given_back_is_told_and_the_rest_is(smcp: Smcp, machine: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from supervisord_mcp.cli import secret_values
+from supervisord_mcp.config import edit
 from supervisord_mcp.credentials import vault_file, vault_key
 from supervisord_mcp.credentials.vault import Vault
 from supervisord_mcp.errors import SecretError, UsageError
@@ -92,6 +94,24 @@ def test_with_a_grant(smcp: Smcp, home: Path, told: FakeDaemon) -> None:
     assert smcp("secret", "set", "github", "--grant", "a:TOKEN", stdin=VALUE).status == 0
     assert file.read_text() == "[servers.a]  # mine\ncommand = ['x']\ncredentials = {TOKEN = \"vault:github\"}\n"
     assert [type(operation) for operation in told.asked] == [control.Reload, SecretChanged]
+
+
+def test_a_grant_that_cannot_be_written_is_told_with_what_was_stored(
+    smcp: Smcp, home: Path, told: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(home, "[servers.a]\ncommand = ['x']\n")
+    before = file.read_text()
+
+    def read_only(path: Path, content: bytes) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(edit, "replace_file", read_only)
+    ran = smcp("secret", "set", "github", "--grant", "a:TOKEN", stdin=VALUE)
+    assert (ran.status, file.read_text(), values(home)) == (1, before, {"github": VALUE})
+    assert f"vault:github is stored, but not granted to 'a': cannot write {file}: Read-only" in ran.err
+    assert "nothing was changed" not in ran.err
+    assert "smcp secret grant SERVER VARIABLE=vault:github" in ran.err
+    assert [type(operation) for operation in told.asked] == [SecretChanged]
 
 
 def test_into_the_keyring(smcp: Smcp, home: Path, keyring: MemoryKeyring) -> None:

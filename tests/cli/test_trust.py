@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from supervisord_mcp.config.trust import Trust
+from supervisord_mcp.runtimes.placeholders import Placeholders
 from tests.adoption.machine import TIME, TOKEN, Machine
 from tests.cli.conftest import Smcp
 
@@ -70,6 +71,24 @@ def test_trust_is_taken_back(smcp: Smcp, machine: Machine) -> None:
         assert standing(machine, file) == "unknown"
     ran = smcp("trust", "--revoke")
     assert (ran.status, "is trusted" in ran.err) == (2, True)
+
+
+def test_what_stands_where_a_server_may_not_make_a_file(
+    smcp: Smcp, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = machine.project / ".mcp.json"
+    monkeypatch.chdir(machine.project)
+    held = Placeholders().hold()
+    held.fill(str(path), None)
+    assert smcp("hosts", "--project", str(machine.project)).err == ""
+    for words in ((), (str(path),), (str(machine.project),)):
+        ran = smcp("trust", *words)
+        assert (ran.status, ran.out) == (2, "")
+        assert f"{path} is an empty directory that smcp holds" in ran.err
+        assert f"smcp stop NAME, or: rmdir {path}; make the file at once" in ran.err
+    held.close()
+    path.mkdir()
+    assert f"{path} is a directory, and no file" in smcp("trust", str(path)).err
 
 
 def test_what_cannot_be_trusted(smcp: Smcp, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

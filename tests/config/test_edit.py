@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from supervisord_mcp.config.edit import add_server, grant_secrets, register_wrap
 from supervisord_mcp.config.files import locked
 from supervisord_mcp.config.load import load
 from supervisord_mcp.config.paths import Paths
-from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
+from supervisord_mcp.errors import ConfigError, SmcpError, UnknownServerError, UsageError
 from tests.config.places import paths_in, problems, write
 
 SERVER = '# about %s\n[servers.%s]\ncommand = "x" # why\n\n'
@@ -82,9 +83,14 @@ def test_replace_adds_what_is_not_there(paths: Paths) -> None:
 def test_an_unknown_server_is_not_removed(paths: Paths) -> None:
     with pytest.raises(UnknownServerError, match="the servers are: none"):
         remove_server(paths, "x")
-    write(paths, server("github"), b=server("time"), c="not toml")
+    write(paths, server("github"), b=server("time"))
     with pytest.raises(UnknownServerError, match="did you mean 'github'"):
         remove_server(paths, "git-hub")
+    write(paths, server("github"), c="not toml")
+    for change in (remove_server, partial(grant_secrets, changes={"T": "vault:t"})):
+        with pytest.raises(ConfigError, match=r"c\.toml:1: "):
+            change(paths, "x")
+    (paths.conf_dir / "c.toml").unlink()
     with pytest.raises(UnknownServerError, match="the servers are: github, time"):
         remove_server(paths, "x")
 
@@ -209,7 +215,7 @@ def test_a_file_that_cannot_be_written(paths: Paths, monkeypatch: pytest.MonkeyP
 
     write(paths, server("a"))
     monkeypatch.setattr(module, "replace_file", full)
-    with pytest.raises(SmcpError, match=r"cannot write .*: No space left on device; nothing was changed"):
+    with pytest.raises(SmcpError, match=r"cannot write .*: No space left on device; it stays as it was"):
         add_server(paths, "n", {"command": "y"})
 
 

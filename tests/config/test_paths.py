@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisord_mcp.config.paths import Paths, create_directories, find_paths
+from supervisord_mcp.config.paths import Paths, create_directories, data_directory, find_paths
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.shim import runtime_directory
 from tests.config.places import paths_in
@@ -137,3 +137,9 @@ def test_a_dead_link_in_the_way_is_named(tmp_path: Path) -> None:
     paths.state_dir.symlink_to("nowhere")
     with pytest.raises(SmcpError, match=r"cannot create the directory .*state: not a directory"):
         create_directories(paths, UID)
+
+
+def test_what_servers_keep_is_among_the_data_of_the_person() -> None:
+    assert data_directory({"HOME": "/h"}, UID) == Path("/h/.local/share/smcp")
+    assert data_directory({"HOME": "/h", "XDG_DATA_HOME": "/d"}, UID) == Path("/d/smcp")
+    assert data_directory({"HOME": "/h", "SMCP_HOME": "/x"}, UID) == Path("/x/data")

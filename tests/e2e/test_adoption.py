@@ -192,7 +192,7 @@ async def test_real_hosts_share_one_process_and_get_their_files_back() -> None:
         events = [json.loads(line) for line in (await smcp(d, "events", "--json")).splitlines()]
         assert sum(event["kind"] == "session-opened" for event in events) >= len(HOSTS)
 
-        assert (await smcp(d, "release", "--yes")).count("every byte as it was") == len(HOSTS)
+        assert (await smcp(d, "release", "--yes")).count("every byte becomes what it was") == len(HOSTS)
         assert {key: file.read_bytes() for key, file in files.items()} == before
         await smcp(d, "down")
         await probe.nothing_left(d.marks)
