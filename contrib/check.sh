@@ -35,7 +35,10 @@ check mypy --no-error-summary
 check python -m contrib.matrix --install
 check python -m contrib.hosts
 # One file after the other in each process: what a file prepares for its tests is prepared once.
-check pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --cov --cov-report=
+# In a place whose name is short: sockets are made in it, and a socket's path has 107 bytes.
+scratch=$(mktemp -d /tmp/smcp-XXXXXX)
+trap 'rm -rf -- "$scratch"' EXIT
+check pytest --basetemp="$scratch/t" --numprocesses=logical --maxprocesses=4 --dist=loadfile --cov --cov-report=
 # Decisions are pure, so every branch of them can be tested; the rest is proven end to end.
 check coverage report --include='supervisord_mcp/protocol/*,supervisord_mcp/policy/*' --fail-under=100
 [ ${#failed[@]} = 0 ] || fail "failed:" "${failed[@]/#/  }"
