@@ -66,6 +66,7 @@ def _nothing_left() -> Iterator[None]:
     deadline = time.monotonic() + 2.0
     while left := _children() - before:
         assert time.monotonic() < deadline, f"processes are left: {left}"
+        orphans.reap_strangers()
         time.sleep(0.01)
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from supervisord_mcp.runtimes import orphans
+
 #: The variable whose value marks every process of one test.
 MARKER = "MCPT_RUN"
 
@@ -152,10 +154,18 @@ class LeakGuard:
         self._warnings.__exit__(kind, error, trace)
         if error is not None:
             return
-        after = self._look()
+        after = self._settled()
         more = {what: sorted(after[what] - self._before[what]) for what in after if after[what] - self._before[what]}
         if more or seen:
             raise AssertionError(f"left behind: {more} {seen}")
+
+    def _settled(self) -> dict[str, set[str]]:
+        """Return what is there once those that were adopted have ended and are reaped, which takes them a moment."""
+        limit = time.monotonic() + 2.0
+        while (after := self._look())["children"] - self._before["children"] and time.monotonic() < limit:
+            orphans.reap_strangers()
+            time.sleep(0.01)
+        return after
 
     def _look(self) -> dict[str, set[str]]:
         pipes = {f"{fd} {what}" for fd, what in fd_table().items() if not what.startswith("/proc/")}

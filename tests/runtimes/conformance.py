@@ -10,7 +10,7 @@ import random
 import signal
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import anyio
 import pytest
 
 from supervisord_mcp.errors import LaunchError
-from supervisord_mcp.runtimes import delivery, orphans, proctable, tree
+from supervisord_mcp.runtimes import delivery, proctable, tree
 from supervisord_mcp.runtimes.base import Child, ExitStatus, LaunchSpec, Runtime, SecretFiles
 
 PYTHON_ROOTS = tuple(dict.fromkeys((sys.prefix, sys.base_prefix)))
@@ -369,17 +369,22 @@ async def the_shown_command_has_no_secret_and_runs(runtime: Runtime) -> None:
     spec = _replace(shell('echo "$TOKEN"; pwd', TOKEN="s3cret", LANG="C"), cwd="/usr")
     line = runtime.explain(spec)
     assert "s3cret" not in line
+    before = set(proctable.children())
     pasted = await asyncio.create_subprocess_exec(
         "/bin/bash", "-c", line, env={"PATH": "/usr/bin:/bin", "TOKEN": "mine"}, stdout=asyncio.subprocess.PIPE
     )
     output, _ = await pasted.communicate()
     assert output == b"mine\n/usr\n"
-    # What held the sandbox was started by the shell, not by us, and is adopted when it ends.
-    strangers = [entry for pid in proctable.children() if (entry := proctable.read_entry(pid)) is not None]
+    # What held the sandbox was started by the shell, not by us, and is adopted when that ends, also in our own session.
     with anyio.fail_after(10):
-        while any(proctable.read_entry(entry.pid) for entry in strangers if orphans.is_stranger(entry)):
-            orphans.reap_strangers()
+        while adopted := set(proctable.children()) - before:
+            _reap(adopted)
             await asyncio.sleep(0.01)
+
+
+def _reap(pids: Iterable[int]) -> None:
+    for pid in pids:
+        os.waitpid(pid, os.WNOHANG)
 
 
 async def settled(child: Child) -> None:
