@@ -29,6 +29,7 @@ _FILES = {
     "etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files dns\n",
 }
 _CERTIFICATES, _BUNDLE = "usr/share/ca-certificates/mozilla/", "etc/ssl/certs/ca-certificates.crt"
+_BUNDLE_OF_OPENSSL = "usr/lib/ssl/cert.pem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class Builder:
         if bundle := _certificates(archive):
             with tarfile.open(archive, "a", format=tarfile.GNU_FORMAT) as into:
                 _add(into, seen, _entry(_BUNDLE, tarfile.REGTYPE, 0o644), bundle)
+                _add(into, seen, _entry(_BUNDLE_OF_OPENSSL, tarfile.SYMTYPE, 0o777, f"/{_BUNDLE}"))
 
 
 def _certificates(archive: Path) -> bytes:

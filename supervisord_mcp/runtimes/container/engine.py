@@ -1,0 +1,242 @@
+"""Talking to an engine (Docker, Podman): found, connected to, and connected to again after it was gone.
+
+The library blocks, so every request runs in a worker thread. Nothing is remembered of a failed attempt: when the engine
+is there again, the next request succeeds.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from supervisord_mcp.errors import LaunchError
+from supervisord_mcp.runtimes.container.places import Place, find_place
+
+if TYPE_CHECKING:
+    import docker
+
+T = TypeVar("T")
+
+#: What a request may take that is not known to take longer (a pull is).
+_SECONDS = 60
+_CONNECT_SECONDS = 10
+_THREADS = 16
+
+
+class EngineError(LaunchError):
+    """An engine is missing, stopped, refuses the daemon or failed. Tried again: it may be there again any moment."""
+
+    code = "engine"
+
+
+class EngineRefusedError(EngineError):
+    """An engine understood a request and refused it; ``status`` is that of HTTP."""
+
+    def __init__(self, message: str, status: int, *, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy, retryable=status >= 500)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an engine says of itself, as far as it matters here.
+
+    ``local`` is whether it shares files, sockets and processes with the daemon. ``controllers`` are the limits that it
+    can keep, ``security`` its options (selinux, rootless, userns). ``cgroup`` is the version of control groups.
+    """
+
+    name: str
+    version: str
+    local: bool
+    rootless: bool
+    selinux: bool
+    remapped: bool
+    cgroup: int
+    controllers: frozenset[str]
+    runtimes: tuple[str, ...]
+    podman: bool
+    architecture: str
+
+
+class Engine:
+    """One engine, as an entry names it; the empty word is the one that is found."""
+
+    def __init__(self, word: str = "", environ: Mapping[str, str] | None = None) -> None:
+        self._word = word
+        self._environ = os.environ if environ is None else environ
+        self._client: docker.APIClient | None = None
+        self._facts: Facts | None = None
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    @property
+    def shown(self) -> str:
+        """What a person calls it."""
+        return self._word or "the container engine"
+
+    async def call(self, action: Callable[[docker.APIClient], T]) -> T:
+        """Do something with the client of the engine in a worker thread, to its end, and return its result.
+
+        Raise `EngineError` where there is no engine, and `EngineRefusedError` where it refuses.
+        """
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(_THREADS)
+        return await anyio.to_thread.run_sync(functools.partial(self.do, action), limiter=self._limiter)
+
+    def do(self, action: Callable[[docker.APIClient], T]) -> T:
+        """Do the same in this thread, and block."""
+        import docker.errors
+        import requests
+
+        try:
+            return action(self.client())
+        except docker.errors.APIError as error:
+            raise refusal(error) from error
+        except (requests.RequestException, docker.errors.DockerException, OSError) as error:
+            self._client = None
+            raise failure(error, self._place()) from error
+
+    def client(self) -> docker.APIClient:
+        """Return the client. Blocks. Raise as `do`, in the words of the library."""
+        client = self._client
+        if client is None:
+            client = self._client = connect(self._place(), self._environ)
+        return client
+
+    def connect(self) -> docker.APIClient:
+        """Return a client of its own, for a request that goes on and on. Blocks. Raise in the words of the library."""
+        return connect(self._place(), self._environ, seconds=None)
+
+    async def facts(self) -> Facts:
+        """Return what the engine says of itself. It is asked once for each connection."""
+        if self._client is None or self._facts is None:
+            self._facts = await self.call(lambda client: _facts(client.info(), client.version(), self._place()))
+        return self._facts
+
+    @property
+    def known(self) -> Facts | None:
+        """What the engine said of itself the last time that it was asked."""
+        return self._facts
+
+    def check(self) -> str | None:
+        """Return why the engine cannot be used, with the remedy, or None. Blocks."""
+        try:
+            self.do(lambda client: client.ping())
+        except EngineError as error:
+            return str(error)
+        return None
+
+    def _place(self) -> Place:
+        return find_place(self._word, self._environ)
+
+
+class Engines:
+    """The engines of one daemon, by the words of its configuration."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._environ = environ
+        self._engines: dict[str, Engine] = {}
+
+    def of(self, word: str) -> Engine:
+        """Return the engine that is meant by a word; the empty one is that which is found."""
+        if word not in self._engines:
+            self._engines[word] = Engine(word, self._environ)
+        return self._engines[word]
+
+    def __iter__(self) -> Iterator[Engine]:
+        return iter(list(self._engines.values()))
+
+
+def connect(place: Place, environ: Mapping[str, str], *, seconds: int | None = _SECONDS) -> docker.APIClient:
+    """Return a client of the engine at a place. Blocks. Raise what the library raises."""
+    import docker
+    import docker.tls
+
+    tls: Any = None
+    if place.certificates:
+        paths = {name: os.path.join(place.certificates, f"{name}.pem") for name in ("ca", "cert", "key")}
+        tls = docker.tls.TLSConfig(
+            client_cert=(paths["cert"], paths["key"]), ca_cert=paths["ca"], verify=place.verified
+        )
+    client = docker.APIClient(
+        base_url=place.url, tls=tls or False, timeout=_CONNECT_SECONDS, use_ssh_client=True, version="auto"
+    )
+    # None is no limit at all, which the stubs do not know.
+    client.timeout = seconds  # type: ignore[assignment]
+    return client
+
+
+def refusal(error: Any) -> EngineRefusedError:
+    """Given an error that the engine answered with, return ours."""
+    text = str(error.explanation or error).strip()
+    return EngineRefusedError(f"the container engine refused: {text}", error.status_code or 0)
+
+
+def failure(error: BaseException, place: Place) -> EngineError:
+    """Given why an engine could not be talked to, return an error with what to do about it."""
+    cause = _cause(error)
+    url = place.url
+    match cause:
+        case FileNotFoundError():
+            return EngineError(
+                f"no container engine: there is no {place.path or url} ({place.origin})", remedy=place.remedy
+            )
+        case PermissionError():
+            return EngineError(
+                f"the container engine at {url} does not let this user in ({place.origin})",
+                remedy="Add the user to the group of the socket (for Docker: sudo usermod -aG docker $USER, then log in"
+                " again; members are as good as root), or run a rootless engine.",
+            )
+        case ConnectionRefusedError():
+            return EngineError(
+                f"the container engine at {url} is not running ({place.origin})",
+                remedy="Start it: sudo systemctl start docker, or systemctl --user start podman.socket",
+            )
+        case TimeoutError():
+            return EngineError(
+                f"the container engine at {url} did not answer in time ({place.origin})", remedy="See its log."
+            )
+    return EngineError(f"the container engine at {url} cannot be used ({place.origin}): {error}", remedy=place.remedy)
+
+
+def _cause(error: BaseException) -> OSError | None:
+    """Return the error of the system at the bottom of what a library made of it."""
+    import requests
+
+    seen: list[object] = [error]
+    for each in seen:
+        if isinstance(each, (FileNotFoundError, PermissionError, ConnectionRefusedError, TimeoutError)):
+            return each
+        if isinstance(each, requests.Timeout):
+            return TimeoutError()
+        if isinstance(each, BaseException) and len(seen) < 100:
+            seen += [each.__cause__, each.__context__, getattr(each, "reason", None), *each.args]
+    return None
+
+
+def _facts(info: Mapping[str, Any], version: Mapping[str, Any], place: Place) -> Facts:
+    options = [str(option) for option in info.get("SecurityOptions") or ()]
+    words = {part.partition("=")[2] for option in options for part in option.split(",") if part.startswith("name=")}
+    components = [str(each.get("Name", "")) for each in version.get("Components") or ()]
+    kernel = str(info.get("KernelVersion", ""))
+    found = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu": "CpuCfsQuota"}
+    podman = any("Podman" in name for name in components)
+    return Facts(
+        name=str(info.get("Name", "")),
+        version=str(info.get("ServerVersion", "")),
+        # Another kernel is another machine, such as the one in which Docker Desktop runs everything.
+        local=place.path is not None and kernel == os.uname().release,
+        rootless="rootless" in words,
+        selinux="selinux" in words,
+        remapped="userns" in words,
+        cgroup=int(info.get("CgroupVersion") or 1),
+        controllers=frozenset(name for name, key in found.items() if info.get(key, info.get("CPUCfsQuota"))),
+        runtimes=tuple(sorted(info.get("Runtimes") or ())),
+        podman=podman,
+        architecture=str(info.get("Architecture", "")),
+    )
