@@ -17,6 +17,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"credentials"}),
     frozenset(
         {
+            "images",
             "packages",
             "hosts",
             "catalogues",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,3 +62,16 @@ def _everything() -> Path:
         subprocess.run(words, check=True, capture_output=True, timeout=300)
         unfinished.rename(place)
     return place
+
+
+def tiny(client: docker.APIClient, name: str, content: bytes) -> str:
+    """Make an image with one file in it, which nothing can run; return its id."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as files:
+        info = tarfile.TarInfo("content")
+        info.size = len(content)
+        files.addfile(info, io.BytesIO(content))
+    repository, _, tag = name.rpartition(":")
+    client.import_image_from_data(archive.getvalue(), repository, tag)
+    found = client.inspect_image(name)  # type: ignore[no-untyped-call]
+    return str(found["Id"])
