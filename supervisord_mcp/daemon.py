@@ -140,7 +140,12 @@ class Daemon:
             self._paths.private_dir, groups, self._config.daemon.uids, told, self._paths.placeholders_file
         )
         try:
-            await self._serve(endpoint)
+            async with anyio.create_task_group() as cleaning:
+                # Meanwhile it serves: an engine may be slow, and what is left there is in nobody's way.
+                for runtime in self._runtimes.values():
+                    cleaning.start_soon(runtime.clean, self._marker)
+                await self._serve(endpoint)
+                cleaning.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 for runtime in self._runtimes.values():

@@ -43,6 +43,7 @@ from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.base import Child, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.cgroup import Groups
+from supervisord_mcp.runtimes.container.runtime import ContainerRuntime
 from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.egress.proxy import Surroundings as EgressSurroundings
 from supervisord_mcp.runtimes.identity import Identities
@@ -393,6 +394,7 @@ def make_runtimes(
         BareRuntime(groups),
         bwrap,
         LandlockRuntime(str(private), groups, identities, notice),
+        ContainerRuntime(private.parent / "containers", around=around),
     )
     return {runtime.name: runtime for runtime in made}
 

@@ -228,6 +228,13 @@ class Runtime(ABC):
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
 
+    async def clean(self, marker: str) -> None:
+        """End and remove what a daemon that was killed left, and no process table shows.
+
+        ``marker`` is what the markers of all its children begin with.
+        """
+        return
+
     def rest(self) -> None:
         """Begin to release what the runtime holds for a launch that may come soon, unless one goes on."""
         return

@@ -6,7 +6,9 @@ is there again, the next request succeeds.
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,12 +18,14 @@ import anyio
 import anyio.to_thread
 
 from supervisord_mcp.errors import LaunchError
-from supervisord_mcp.runtimes.container.places import Place, find_place
+from supervisord_mcp.runtimes.container.places import Place, find_place, reach
 
 if TYPE_CHECKING:
     import docker
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 #: What a request may take that is not known to take longer (a pull is).
 _SECONDS = 60
@@ -72,6 +76,7 @@ class Engine:
         self._environ = os.environ if environ is None else environ
         self._client: docker.APIClient | None = None
         self._facts: Facts | None = None
+        self._calls: set[asyncio.Future[Any]] = set()
         self._limiter: anyio.CapacityLimiter | None = None
 
     @property
@@ -86,7 +91,17 @@ class Engine:
         """
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(_THREADS)
-        return await anyio.to_thread.run_sync(functools.partial(self.do, action), limiter=self._limiter)
+        asking = anyio.to_thread.run_sync(functools.partial(self.do, action), limiter=self._limiter)
+        # A thread cannot be cancelled: it goes on also where nobody waits for it any more.
+        call = asyncio.ensure_future(asking)
+        self._calls.add(call)
+        call.add_done_callback(self._answered)
+        return await asyncio.shield(call)
+
+    def _answered(self, call: asyncio.Future[Any]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled() and (error := call.exception()) is not None:
+            _log.debug("%s: %s", self.shown, error)
 
     def do(self, action: Callable[[docker.APIClient], T]) -> T:
         """Do the same in this thread, and block."""
@@ -98,24 +113,24 @@ class Engine:
         except docker.errors.APIError as error:
             raise refusal(error) from error
         except (requests.RequestException, docker.errors.DockerException, OSError) as error:
-            self._client = None
-            raise failure(error, self._place()) from error
+            self.close()
+            raise failure(error, self.place()) from error
 
     def client(self) -> docker.APIClient:
         """Return the client. Blocks. Raise as `do`, in the words of the library."""
         client = self._client
         if client is None:
-            client = self._client = connect(self._place(), self._environ)
+            client = self._client = connect(self.place(), self._environ)
         return client
 
     def connect(self) -> docker.APIClient:
         """Return a client of its own, for a request that goes on and on. Blocks. Raise in the words of the library."""
-        return connect(self._place(), self._environ, seconds=None)
+        return connect(self.place(), self._environ, seconds=None)
 
     async def facts(self) -> Facts:
         """Return what the engine says of itself. It is asked once for each connection."""
         if self._client is None or self._facts is None:
-            self._facts = await self.call(lambda client: _facts(client.info(), client.version(), self._place()))
+            self._facts = await self.call(lambda client: _facts(client.info(), client.version(), self.place()))
         return self._facts
 
     @property
@@ -123,15 +138,20 @@ class Engine:
         """What the engine said of itself the last time that it was asked."""
         return self._facts
 
-    def check(self) -> str | None:
-        """Return why the engine cannot be used, with the remedy, or None. Blocks."""
-        try:
-            self.do(lambda client: client.ping())
-        except EngineError as error:
-            return str(error)
-        return None
+    async def aclose(self) -> None:
+        """Hang up, once what was asked is answered. It can be used again."""
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=_SECONDS)
+        self.close()
 
-    def _place(self) -> Place:
+    def close(self) -> None:
+        """Hang up at once. It can be used again."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def place(self) -> Place:
+        """Return where the engine is, as far as can be told now."""
         return find_place(self._word, self._environ)
 
 
@@ -148,6 +168,11 @@ class Engines:
             self._engines[word] = Engine(word, self._environ)
         return self._engines[word]
 
+    async def aclose(self) -> None:
+        """Hang up everywhere. They can be used again."""
+        for engine in self._engines.values():
+            await engine.aclose()
+
     def __iter__(self) -> Iterator[Engine]:
         return iter(list(self._engines.values()))
 
@@ -157,6 +182,9 @@ def connect(place: Place, environ: Mapping[str, str], *, seconds: int | None = _
     import docker
     import docker.tls
 
+    if place.path is not None:
+        # It says why there is nobody, and the library leaves an open socket behind where there is not.
+        reach(place.path, _CONNECT_SECONDS)
     tls: Any = None
     if place.certificates:
         paths = {name: os.path.join(place.certificates, f"{name}.pem") for name in ("ca", "cert", "key")}
@@ -169,6 +197,13 @@ def connect(place: Place, environ: Mapping[str, str], *, seconds: int | None = _
     # None is no limit at all, which the stubs do not know.
     client.timeout = seconds  # type: ignore[assignment]
     return client
+
+
+def hang_up(stream: Any) -> None:
+    """Close a stream that the library made of an answer, and the connection below it, which it leaves open."""
+    for each in (getattr(stream, "_sock", None), getattr(stream, "_response", None), stream):
+        if each is not None:
+            each.close()
 
 
 def refusal(error: Any) -> EngineRefusedError:

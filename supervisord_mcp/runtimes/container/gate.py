@@ -165,8 +165,7 @@ def _execute(link: _socket.socket, order: Order) -> None:
         prctl = libc.prctl
         zero = ctypes.c_ulong(0)
         filtered = _Filter(len(program) // 8, program)
-        if prctl(_SIGPIPE, _SIGXFSZ = 13, 25
-_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero) != 0 or (
+        if prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero) != 0 or (
             prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_FILTER), ctypes.byref(filtered), zero, zero) != 0
         ):
             _say_failed(link, ctypes.get_errno(), "seccomp")

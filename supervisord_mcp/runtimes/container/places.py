@@ -128,10 +128,15 @@ def _read(path: str) -> Mapping[str, Any]:
 
 
 def _answers(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
-        trial.settimeout(_REACH_SECONDS)
-        try:
-            trial.connect(path)
-        except OSError:
-            return False
+    try:
+        reach(path, _REACH_SECONDS)
+    except OSError:
+        return False
     return True
+
+
+def reach(path: str, seconds: float) -> None:
+    """Connect to a socket of this machine, and hang up. Raise `OSError` where nobody listens there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
+        trial.settimeout(seconds)
+        trial.connect(path)

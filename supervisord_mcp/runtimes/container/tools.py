@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -85,8 +86,9 @@ def _needed() -> Iterator[_Copy]:
 def _names(path: str) -> list[str]:
     """Return the names that a library has beside its own: programs ask for it by one of those."""
     directory = os.path.dirname(path)
-    links = (entry for entry in os.scandir(directory) if entry.is_symlink() and ".so" in entry.name)
-    return [os.path.basename(path), *(link.name for link in links if os.path.realpath(link.path) == path)]
+    with os.scandir(directory) as entries:
+        links = [entry.path for entry in entries if entry.is_symlink() and ".so" in entry.name]
+    return [os.path.basename(path), *(os.path.basename(link) for link in links if os.path.realpath(link) == path)]
 
 
 def _is_loader(target: str) -> bool:
@@ -103,8 +105,7 @@ def _digest(needed: tuple[_Copy, ...]) -> str:
 
 def _fill(target: Path, needed: tuple[_Copy, ...]) -> None:
     """Make the directory beside its place first: what is there by its name is complete."""
-    begun = target.with_name(f"{target.name}.{os.getpid()}")
-    shutil.rmtree(begun, ignore_errors=True)
+    begun = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     for copy in needed:
         place = begun / copy.target
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,112 @@
+"""A Docker engine of the tests' own: real, private, and gone when they end. Images for it are made of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import docker
+
+from supervisord_mcp.runtimes.container.places import reach
+from tests.kit.required import need
+
+_START_SECONDS = 60.0
+#: What the smallest image is made of: no interpreter, nothing that serves.
+_PROGRAMS = (
+    *("/bin/sh", "/bin/cat", "/bin/sleep", "/bin/ls", "/bin/echo", "/bin/kill", "/usr/bin/env", "/usr/bin/stat"),
+    *("/usr/bin/id", "/usr/bin/dirname", "/usr/bin/setsid", "/usr/bin/head", "/usr/bin/dd", "/usr/bin/touch"),
+)
+SHELL = "smcp-test:shell"
+
+
+class Dockerd:
+    """One engine, with its data, its state and its socket in a directory of its own with a short name."""
+
+    def __init__(self) -> None:
+        """Start it, and wait until it answers."""
+        need(shutil.which("dockerd") and os.geteuid() == 0, "dockerd (Debian: docker.io), run by root")
+        self.directory = Path(tempfile.mkdtemp(prefix="dk", dir="/tmp"))
+        self.url = f"unix://{self.directory}/s"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        place = self.directory
+        command = ["dockerd", "--data-root", f"{place}/d", "--exec-root", f"{place}/e", "-H", self.url]
+        command += ["--pidfile", f"{place}/p", "--iptables=false", "--ip6tables=false", "--bridge=none"]
+        with open(place / "log", "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            with contextlib.suppress(OSError):
+                reach(f"{place}/s", 1.0)
+                self.client = docker.APIClient(self.url, version="auto", timeout=60)
+                return
+            assert time.monotonic() < deadline, (place / "log").read_text()[-2000:]
+            time.sleep(0.05)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """End it with a signal, with all its containers if it is polite."""
+        if self._process is not None:
+            self.client.close()
+            self._process.send_signal(number)
+            self._process.wait(60)
+            self._process = None
+
+    def close(self) -> None:
+        """End it, and remove what it has."""
+        self.stop()
+        for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+            if line.split()[1].startswith(f"{self.directory}/"):
+                subprocess.run(["umount", "-l", line.split()[1]], check=False, capture_output=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def containers(self) -> list[str]:
+        """Return the names of all containers, also of those that have ended."""
+        return sorted(name for each in self.client.containers(all=True) for name in each["Names"])
+
+
+def make() -> Dockerd:
+    """Return a new engine that has the image `SHELL`."""
+    made = Dockerd()
+    load(made, SHELL, _PROGRAMS)
+    return made
+
+
+def load(engine: Dockerd, name: str, programs: Iterable[str]) -> None:
+    """Make an image of programs of this machine with their libraries."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for path in ("tmp", "run", "etc", "proc", "dev", "sys", "usr/lib"):
+            entry = tarfile.TarInfo(path)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if path == "tmp" else 0o755
+            archive.addfile(entry)
+        for path in sorted(set(_with_libraries(programs))):
+            archive.add(os.path.realpath(path), path.lstrip("/"))
+    repository, _, tag = name.partition(":")
+    engine.client.import_image_from_data(content.getvalue(), repository, tag)
+
+
+def _with_libraries(programs: Iterable[str]) -> Iterable[str]:
+    for path in programs:
+        yield path
+        yield from _libraries(path)
+    # Tests show containers the Python that they run on, but not what it needs of the system.
+    yield from (library for library in _libraries(sys.executable) if library.startswith(("/lib", "/usr/lib")))
+
+
+def _libraries(path: str) -> list[str]:
+    listed = subprocess.run(["ldd", os.path.realpath(path)], capture_output=True, text=True, check=False).stdout
+    return re.findall(r"(/\S+) \(0x", listed)
