@@ -63,6 +63,12 @@ def contain(
     """
     if config.runtime != "container":
         return None
+    wish, request = wish_of(name, config, argv)
+    return Contained(wish, images, request, changed)
+
+
+def wish_of(name: str, config: ServerConfig, argv: Sequence[str]) -> tuple[Wish, Request | None]:
+    """Return the image that an entry wants, and the package to install in it, if any. Raise `LaunchError` as above."""
     request = recognise(argv) if config.package or not config.image else None
     reference = config.image
     if reference is None:
@@ -73,7 +79,7 @@ def contain(
                 retryable=False,
             )
         reference = config.container.npx if request.kind == "npm" else config.container.uvx
-    return Contained(Wish(name, reference, config.engine or "", config.pull), images, request, changed)
+    return Wish(name, reference, config.engine or "", config.pull), request
 
 
 def container_of(config: ServerConfig, contained: Contained) -> Container:
