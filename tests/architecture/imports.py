@@ -17,6 +17,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"credentials"}),
     frozenset(
         {
+            "images",
             "packages",
             "hosts",
             "catalogues",
@@ -31,6 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "probes",
         }
     ),
+    frozenset({"contained", "machine"}),
     frozenset({"doctor", "launch", "session", "conduit", "remarks", "adoption", "breaches", "traffic", "metrics"}),
     frozenset({"blueprint", "explanation", "congestion", "echoes"}),
     frozenset({"server"}),
