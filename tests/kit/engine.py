@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import re
@@ -13,7 +14,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import docker
@@ -28,6 +29,10 @@ _PROGRAMS = (
     *("/usr/bin/id", "/usr/bin/dirname", "/usr/bin/setsid", "/usr/bin/head", "/usr/bin/dd", "/usr/bin/touch"),
 )
 SHELL = "smcp-test:shell"
+_SPECS = (
+    importlib.util.find_spec(name) for name in ("binascii", "zlib", "_ssl", "_hashlib", "_ctypes", "_bz2", "_lzma")
+)
+_EXTENSIONS = tuple(s.origin for s in _SPECS if s is not None and s.origin is not None and s.origin.startswith("/"))
 
 
 class Dockerd:
@@ -50,17 +55,23 @@ class Dockerd:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + _START_SECONDS
         while True:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, docker.errors.DockerException):
                 reach(f"{place}/s", 1.0)
-                self.client = docker.APIClient(self.url, version="auto", timeout=60)
+                with self.asked() as client:
+                    client.ping()
                 return
             assert time.monotonic() < deadline, (place / "log").read_text()[-2000:]
             time.sleep(0.05)
 
+    @contextlib.contextmanager
+    def asked(self) -> Iterator[docker.APIClient]:
+        """Have a client of it for a block."""
+        with contextlib.closing(docker.APIClient(self.url, version="auto", timeout=60)) as client:
+            yield client
+
     def stop(self, number: int = signal.SIGTERM) -> None:
         """End it with a signal, with all its containers if it is polite."""
         if self._process is not None:
-            self.client.close()
             self._process.send_signal(number)
             self._process.wait(60)
             self._process = None
@@ -75,14 +86,20 @@ class Dockerd:
 
     def containers(self) -> list[str]:
         """Return the names of all containers, also of those that have ended."""
-        return sorted(name for each in self.client.containers(all=True) for name in each["Names"])
+        with self.asked() as client:
+            return sorted(name for each in client.containers(all=True) for name in each["Names"])
 
 
 def make() -> Dockerd:
     """Return a new engine that has the image `SHELL`."""
     made = Dockerd()
-    load(made, SHELL, _PROGRAMS)
+    fill(made)
     return made
+
+
+def fill(engine: Dockerd) -> None:
+    """Give an engine the image `SHELL`."""
+    load(engine, SHELL, _PROGRAMS)
 
 
 def load(engine: Dockerd, name: str, programs: Iterable[str]) -> None:
@@ -96,7 +113,8 @@ def load(engine: Dockerd, name: str, programs: Iterable[str]) -> None:
         for path in sorted(set(_with_libraries(programs))):
             archive.add(os.path.realpath(path), path.lstrip("/"))
     repository, _, tag = name.partition(":")
-    engine.client.import_image_from_data(content.getvalue(), repository, tag)
+    with engine.asked() as client:
+        client.import_image_from_data(content.getvalue(), repository, tag)
 
 
 def _with_libraries(programs: Iterable[str]) -> Iterable[str]:
@@ -104,7 +122,8 @@ def _with_libraries(programs: Iterable[str]) -> Iterable[str]:
         yield path
         yield from _libraries(path)
     # Tests show containers the Python that they run on, but not what it needs of the system.
-    yield from (library for library in _libraries(sys.executable) if library.startswith(("/lib", "/usr/lib")))
+    for place in (sys.executable, *_EXTENSIONS):
+        yield from (library for library in _libraries(place) if library.startswith(("/lib", "/usr/lib")))
 
 
 def _libraries(path: str) -> list[str]:

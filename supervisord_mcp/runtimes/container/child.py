@@ -25,6 +25,8 @@ _KILL_SECONDS = 5.0
 _REMOVE_SECONDS = 10.0
 #: How long after its first process an engine may take to say how a container ended.
 _TOLD_SECONDS = 10.0
+#: The same where nobody hears the engine, which has gone away itself.
+_UNHEARD_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class ContainerChild(Child):
             with anyio.CancelScope(shield=True):
                 await self.wait()
                 await self._settle()
+                self._watch.forget(self._running.name)
                 for companion in self._companions:
                     await companion.aclose()
         finally:
@@ -189,7 +192,8 @@ class ContainerChild(Child):
     def _first_gone(self) -> None:
         """The first process has ended, and with it all in its namespace. The engine says how, unless it is gone."""
         self._loop.remove_reader(self._pidfd)
-        self._timers.append(self._loop.call_later(_TOLD_SECONDS, self._finish, Ending(None)))
+        wait = _TOLD_SECONDS if self._watch.listening else _UNHEARD_SECONDS
+        self._timers.append(self._loop.call_later(wait, self._finish, Ending(None)))
 
     def _engine_told(self, ended: asyncio.Future[Ending]) -> None:
         if not ended.cancelled():
@@ -205,8 +209,6 @@ class ContainerChild(Child):
             os.close(self._pidfd)
             self._pidfd = -1
         self._ended.set_result(self._status(ending))
-        if self._watched.removed.is_set():
-            self._watch.forget(self._running.name)
 
     def _status(self, ending: Ending) -> ExitStatus:
         code = ending.code

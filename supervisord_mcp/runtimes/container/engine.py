@@ -7,6 +7,7 @@ is there again, the next request succeeds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import os
@@ -180,6 +181,7 @@ class Engines:
 def connect(place: Place, environ: Mapping[str, str], *, seconds: int | None = _SECONDS) -> docker.APIClient:
     """Return a client of the engine at a place. Blocks. Raise what the library raises."""
     import docker
+    import docker.constants
     import docker.tls
 
     if place.path is not None:
@@ -191,12 +193,30 @@ def connect(place: Place, environ: Mapping[str, str], *, seconds: int | None = _
         tls = docker.tls.TLSConfig(
             client_cert=(paths["cert"], paths["key"]), ca_cert=paths["ca"], verify=place.verified
         )
-    client = docker.APIClient(
-        base_url=place.url, tls=tls or False, timeout=_CONNECT_SECONDS, use_ssh_client=True, version="auto"
-    )
-    # None is no limit at all, which the stubs do not know.
-    client.timeout = seconds  # type: ignore[assignment]
-    return client
+
+    def client(version: str, limit: int | None) -> docker.APIClient:
+        return docker.APIClient(
+            base_url=place.url,
+            tls=tls or False,
+            # None is no limit at all, which the stubs do not know.
+            timeout=limit,  # type: ignore[arg-type]
+            use_ssh_client=True,
+            version=version,
+        )
+
+    with contextlib.closing(client(docker.constants.MINIMUM_DOCKER_API_VERSION, _CONNECT_SECONDS)) as first:
+        # The library would ask by itself, but leaves its connection open where nobody answers.
+        spoken = str(first.version(api_version=False)["ApiVersion"])
+    newest = docker.constants.DEFAULT_DOCKER_API_VERSION
+    made = client(min(spoken, newest, key=_number), seconds)
+    if not place.url.startswith("ssh://"):
+        # A new connection costs next to nothing, an idle one is kept for hours on both sides.
+        made.headers["Connection"] = "close"
+    return made
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def hang_up(stream: Any) -> None:

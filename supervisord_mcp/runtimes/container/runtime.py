@@ -26,6 +26,7 @@ from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes import seccomp
 from supervisord_mcp.runtimes.base import Child, Lack, LaunchSpec, Runtime
+from supervisord_mcp.runtimes.cgroup import Group
 from supervisord_mcp.runtimes.container import creation
 from supervisord_mcp.runtimes.container.child import ContainerChild, Running
 from supervisord_mcp.runtimes.container.creation import Image, Setting
@@ -45,7 +46,8 @@ from supervisord_mcp.runtimes.egress.plan import (
     resolver_file,
 )
 from supervisord_mcp.runtimes.egress.proxy import EgressProxy, Surroundings
-from supervisord_mcp.runtimes.limits import Available, size_text
+from supervisord_mcp.runtimes.hierarchy import group_of
+from supervisord_mcp.runtimes.limits import Available, plan, size_text
 
 if TYPE_CHECKING:
     import docker
@@ -89,7 +91,7 @@ class ContainerRuntime(Runtime):
         facts = self.engines.of("").known
         if facts is None:
             return Available(2, frozenset({"memory", "pids", "cpu"}), places=True, sized=True)
-        return Available(2 if facts.cgroup == 2 else 1, facts.controllers, places=True, sized=True)
+        return available(facts)
 
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the container. Raise `LaunchError` when it cannot start, `IsolationError` when isolation fails."""
@@ -189,6 +191,11 @@ class ContainerRuntime(Runtime):
         await self.engines.aclose()
 
 
+def available(facts: Facts) -> Available:
+    """Return the means for limits that an engine has."""
+    return Available(2 if facts.cgroup == 2 else 1, facts.controllers, places=True, sized=True)
+
+
 @dataclass(frozen=True, slots=True)
 class _Launching:
     """What is known of one launch before its container is created."""
@@ -251,6 +258,9 @@ class _Launching:
         running = Running(setting.name, pid, number, memory)
         child = ContainerChild(self.engine, self.watch, watched, running, pipes.ours)
         child.user = setting.user
+        child.limits = plan(self.spec.limits, available(self.facts)).report
+        if pid and (group := group_of(pid)) is not None:
+            child.gauge = Group(group.version, setting.name, group.directories)
         return child
 
     def reason(self, error: BaseException, said: str) -> BaseException:

@@ -60,7 +60,7 @@ class Watch:
 
     async def ready(self) -> None:
         """Listen, unless that is done already. Raise `EngineError` where the engine does not answer."""
-        if self._thread is None or not self._thread.is_alive():
+        if self._thread is None or self._stopping.is_set() or not self._thread.is_alive():
             self._stopping = threading.Event()
             self._listening.clear()
             self._thread = threading.Thread(target=self._run, args=(self._stopping,), name="engine", daemon=True)
@@ -73,25 +73,36 @@ class Watch:
             await self._engine.call(lambda client: client.ping())
             raise EngineError(f"{self._engine.shown} does not tell what happens to containers") from None
 
+    @property
+    def listening(self) -> bool:
+        """Whether the engine is heard at this moment."""
+        return self._listening.is_set()
+
     def expect(self, name: str) -> Watched:
         """Return what will be known of a container, by its name; call it before it is started."""
         watched = self._watched[name] = Watched(self._loop.create_future())
         return watched
 
     def forget(self, name: str) -> None:
-        """Wait for a container no more."""
+        """Wait for a container no more. With the last one the listening ends."""
         self._watched.pop(name, None)
+        if not self._watched:
+            self._stop()
 
     async def aclose(self) -> None:
         """Stop listening."""
-        self._stopping.set()
-        stream, self._stream = self._stream, None
-        if stream is not None:
-            # The thread that reads from it is woken so.
-            await anyio.to_thread.run_sync(_wake, stream)
+        self._stop()
         if self._thread is not None:
             await anyio.to_thread.run_sync(self._thread.join, _JOIN_SECONDS)
             self._thread = None
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        self._listening.clear()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            # The thread that reads from it is woken so.
+            _wake(stream)
 
     def _run(self, stopping: threading.Event) -> None:
         """Listen until there is nobody to listen for. In a thread of its own."""
@@ -101,7 +112,7 @@ class Watch:
                 for event in self._events(stopping):
                     if event is None:
                         pause = _PAUSES[0]
-                        self._tell(self._listening.set)
+                        self._tell(self._heard, stopping)
                         if lost:
                             self._look()
                     else:
@@ -109,7 +120,8 @@ class Watch:
             except Exception as error:  # noqa: BLE001 (whatever it was: the engine is asked again)
                 _log.debug("%s is not heard: %s", self._engine.shown, error)
             lost = True
-            self._tell(self._listening.clear)
+            if not stopping.is_set():
+                self._tell(self._listening.clear)
             if not stopping.wait(pause):
                 pause = min(pause * 2, _PAUSES[1])
 
@@ -123,14 +135,19 @@ class Watch:
                 filters={"type": ["container"], "event": ["die", "died", "oom", "destroy", "remove"]},
             )
             self._stream = stream
-            yield None
             try:
+                if not stopping.is_set():
+                    yield None
                 for event in stream:
                     if stopping.is_set():
                         return
                     yield event
             finally:
                 _wake(stream)
+
+    def _heard(self, stopping: threading.Event) -> None:
+        if not stopping.is_set():
+            self._listening.set()
 
     def _look(self) -> None:
         """Ask for every container what has become of it meanwhile."""
