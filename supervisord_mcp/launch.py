@@ -24,7 +24,7 @@ from supervisord_mcp.config.profiles import INSTALL, find_profiles
 from supervisord_mcp.config.resolve import resolve
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.config.variables import Variables
-from supervisord_mcp.contained import Contained, contain, container_of, words_of
+from supervisord_mcp.contained import Contained, Supply, contain, container_of, words_of
 from supervisord_mcp.credentials.exposing import check_command
 from supervisord_mcp.credentials.giving import Giving
 from supervisord_mcp.credentials.reading import Credentials, grants_of
@@ -38,6 +38,7 @@ from supervisord_mcp.machine import CONTAINER, Machine, environment, working_dir
 from supervisord_mcp.packages.installer import Installed, Packages
 from supervisord_mcp.packages.phase import Confinement, Grants, Surroundings
 from supervisord_mcp.packages.requests import recognise
+from supervisord_mcp.packages.volumes import Volumes
 from supervisord_mcp.policy.sharing import Resolved, Scope, digest
 from supervisord_mcp.protocol.callbacks import Rules, Shared
 from supervisord_mcp.protocol.mcp import Era
@@ -76,7 +77,8 @@ class Launch:
     host; their values are part of the digest. ``sets`` are sets of hosts that `start` adds to the network of ``spec``,
     and ``grants`` what an installation may do beyond the rule, which ``confinement`` tells. ``giving`` are the secrets
     that `start` reads. ``check`` raises `NotTrustedError` where the entry is from a project file that is not trusted as
-    it is now. ``contained`` is how the image of a container comes to be there.
+    it is now. ``contained`` is how the image of a container comes to be there, ``helper``
+    the runtime for programs of the machine then.
     """
 
     digest: str
@@ -100,6 +102,12 @@ class Launch:
     check: Callable[[], None] = _trusted
     giving: Giving = field(default_factory=Giving)
     contained: Contained | None = None
+    helper: Runtime | None = None
+
+    @property
+    def asking(self) -> Runtime:
+        """What programs of the machine are asked in for what they know."""
+        return self.helper or self.runtime
 
     def of(self, era: Era) -> Launch:
         """Return the same for the instance of an era."""
@@ -143,7 +151,7 @@ class Launch:
         marker = f"{self.marker}{self.spec.name}:{uuid.uuid4().hex}"
         around = self._around(marker, installing, progress)
         if self.contained is not None:
-            spec = await self.contained.provided(self.prepared(), installing, progress)
+            spec = await self.contained.provided(self.prepared(), around)
         else:
             request = recognise(self.spec.argv)
             spec = self.prepared(None if request is None else await self.packages.provide(request, around))
@@ -151,7 +159,11 @@ class Launch:
         for path in _single_files(spec) if self.runtime.isolation != "none" else ():
             progress(f"{path} is mounted alone: it is written in place; to have it replaced, mount its directory")
         if self.sets and isinstance(spec.network, Egress):
-            rules = (*spec.network.rules, *await self.packages.registry_rules(self.sets, around))
+            # What sets mean the programs of the machine say, whatever the server itself runs in.
+            rules = (
+                *spec.network.rules,
+                *await self.packages.registry_rules(self.sets, replace(around, runtime=self.asking)),
+            )
             spec = replace(spec, network=replace(spec.network, rules=tuple(dict.fromkeys(rules))))
         # Last, for an installation may take minutes, and has no business with them.
         return await self.runtime.launch(await self.giving.given(spec))
@@ -183,8 +195,10 @@ class Launch:
 
     def complete(self) -> LaunchSpec:
         """Return what is launched, as far as it is known without installing. Raise `LaunchError` where it is not."""
+        if self.contained is not None:
+            return self.contained.complete(self.prepared(), self._around("", lambda: None, lambda _: None))
         installed = None
-        if self.contained is None and (request := recognise(self.spec.argv)) is not None:
+        if (request := recognise(self.spec.argv)) is not None:
             installed = self.packages.installed(request, self._around("", lambda: None, lambda _: None))
             if installed is None:
                 raise LaunchError(
@@ -242,6 +256,7 @@ class Launcher:
         self._images = Images(
             Pins.of(paths), container.engines if isinstance(container, ContainerRuntime) else Engines(environ)
         )
+        self._volumes = Volumes(paths.volumes_file)
         #: Is told when the name of an image stands for another one than before.
         self.image_changed: Callable[[Change], None] = lambda _: None
         #: The sources of secrets; a daemon has them for longer than one launcher.
@@ -267,7 +282,8 @@ class Launcher:
         check_command(name, config, done, origin)
         machine = Machine(self._environ, self._home, search_path(self._path, self._environ, self._home), self._own)
         runtime = self._runtimes[config.runtime]
-        contained = contain(name, config, done.argv, self._images, self.image_changed)
+        supply = Supply(self._images, self._volumes, self.image_changed)
+        contained = contain(name, config, done.argv, supply)
         program = machine.find_or_none(done.argv[0]) if contained is None else None
         argv = done.argv if program is None or recognise(done.argv) else (program, *done.argv[1:])
         mounts = tuple(
@@ -318,6 +334,7 @@ class Launcher:
             check=_trusted if config.project_file is None else partial(self._trust.check, Path(config.project_file)),
             giving=giving,
             contained=contained,
+            helper=self._runtimes.get("bwrap") if contained is not None else None,
         )
 
     def confinement(self) -> Confinement:

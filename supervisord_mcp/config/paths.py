@@ -88,6 +88,11 @@ class Paths:
         return self.state_dir / "images.lock"
 
     @property
+    def volumes_file(self) -> Path:
+        """The volumes of container engines that hold installed packages."""
+        return self.state_dir / "volumes.json"
+
+    @property
     def trust_file(self) -> Path:
         """Which project files are trusted."""
         return self.state_dir / "trusted.json"

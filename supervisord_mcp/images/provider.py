@@ -64,6 +64,10 @@ class Images:
         self._engines = engines
         self._turns: dict[Name, anyio.Lock] = {}
 
+    def engine(self, word: str) -> Engine:
+        """Return the engine that is meant by a word of the configuration."""
+        return self._engines.of(word)
+
     def standing(self, name: Name) -> Pin | None:
         """Return what is recorded of a name. Raise `SmcpError` where the record cannot be read."""
         return self._pins.get(name)
