@@ -271,7 +271,7 @@ def check_mount(spec: LaunchSpec, mount: Mount, facts: Facts) -> None:
         )
     if "engine-socket" not in (spec.container or Container("")).allow:
         for place in ENGINE_SOCKETS:
-            if _is_inside(os.path.realpath(place), mount.path):
+            if _is_inside(os.path.realpath(place), os.path.realpath(mount.path)):
                 raise LaunchError(
                     f"{what}: with {place} the server would be root on this machine",
                     remedy='Name only what it needs, or say permit = ["engine-socket"] if it is to be.',
