@@ -120,7 +120,7 @@ def _spec(task: Task, settings: Settings, around: Surroundings) -> LaunchSpec:
             argv=task.argv,
             env=tuple(sorted({"LANG": "C.UTF-8", "CI": "1", **own, **task.env}.items())),
             marker=around.marker,
-            mounts=(*(Mount(path) for path in files), *mounts),
+            mounts=(*(Mount(path) for path in files if not _is_of_system(path)), *mounts),
             network=network,
             seccomp=confinement.seccomp,
             limits=confinement.limits,
@@ -151,6 +151,11 @@ def _spec(task: Task, settings: Settings, around: Surroundings) -> LaunchSpec:
         seccomp=confinement.seccomp,
         limits=confinement.limits,
     )
+
+
+def _is_of_system(path: str) -> bool:
+    """Return whether a directory would hide one of an image that has its own, like one with headers of a compiler."""
+    return os.path.isdir(path) and (path.count("/") == 1 or path.startswith(("/usr/", "/lib", "/etc/ssl")))
 
 
 def _network(task: Task, runtime: Runtime) -> Network | Egress:
