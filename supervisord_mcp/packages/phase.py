@@ -59,7 +59,7 @@ class Surroundings:
     ``confinement`` is asked for it when something is installed, and may raise `SmcpError`. ``environ`` is the daemon's
     environment with that of the server over it; of both only settings of installers are used. ``installing`` is called
     when an installation waits and again when it begins. ``container`` is in which image it happens, where it is to run
-    in one: ``find`` knows the programs of that then.
+    in one: ``find`` knows the programs of that then, and ``outside`` those of the machine.
     """
 
     runtime: Runtime
@@ -73,6 +73,7 @@ class Surroundings:
     progress: Callable[[str], None]
     grants: Grants = Grants()
     container: Container | None = None
+    outside: steps.Find | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class Volumes:
                 retryable=False,
             )
         digest, known = _digest(request, base, around), f"{base.word} {base.image}"
-        around = replace(around, find=_FOUND[request.kind].get, container=_container(base))
+        around = replace(around, find=_FOUND[request.kind].get, outside=around.find, container=_container(base))
         turn = self._turns.setdefault(known, anyio.Lock())
         async with self._in_turn(turn, request, around):
             old = self._read().get(digest)
@@ -164,10 +164,13 @@ class Volumes:
         command, text = _PROGRAMS[request.kind]
         container = around.container
         assert container is not None, "an installation in a container has one"
+        settings = settings_of(installer, around)
+        # What npm of the machine reads beside itself, that of the image has to be told of.
+        own = next((path for path in settings.files if path.endswith("/etc/npmrc")), "")
         task = Task(
             argv=(*command, _text(text)),
-            settings=settings_of(installer, around),
-            env=_ENVIRONMENT[installer],
+            settings=settings,
+            env={**_ENVIRONMENT[installer], **({"npm_config_globalconfig": own} if own else {})},
             rules=rules,
             stdin=json.dumps(_question(request, names[0], around)).encode(),
         )
