@@ -14,7 +14,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import docker
@@ -57,24 +57,26 @@ class Dockerd:
         while True:
             with contextlib.suppress(OSError, docker.errors.DockerException):
                 reach(f"{place}/s", 1.0)
-                with self.asked() as client:
-                    client.ping()
+                self.client = docker.APIClient(self.url, version="auto", timeout=60)
+                # Nothing stays open between two requests: tests look for what is left.
+                self.client.headers["Connection"] = "close"
+                self.client.close()
                 return
             assert time.monotonic() < deadline, (place / "log").read_text()[-2000:]
             time.sleep(0.05)
 
-    @contextlib.contextmanager
-    def asked(self) -> Iterator[docker.APIClient]:
-        """Have a client of it for a block."""
-        with contextlib.closing(docker.APIClient(self.url, version="auto", timeout=60)) as client:
-            yield client
-
     def stop(self, number: int = signal.SIGTERM) -> None:
         """End it with a signal, with all its containers if it is polite."""
         if self._process is not None:
+            self.client.close()
             self._process.send_signal(number)
             self._process.wait(60)
             self._process = None
+            # A new one would take what is left of this one for a containerd that serves it.
+            record = self.directory / "e" / "containerd" / "containerd.pid"
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int(record.read_text()), signal.SIGKILL)
+            record.unlink(missing_ok=True)
 
     def close(self) -> None:
         """End it, and remove what it has."""
@@ -86,8 +88,7 @@ class Dockerd:
 
     def containers(self) -> list[str]:
         """Return the names of all containers, also of those that have ended."""
-        with self.asked() as client:
-            return sorted(name for each in client.containers(all=True) for name in each["Names"])
+        return sorted(name for each in self.client.containers(all=True) for name in each["Names"])
 
 
 def make() -> Dockerd:
@@ -113,8 +114,7 @@ def load(engine: Dockerd, name: str, programs: Iterable[str]) -> None:
         for path in sorted(set(_with_libraries(programs))):
             archive.add(os.path.realpath(path), path.lstrip("/"))
     repository, _, tag = name.partition(":")
-    with engine.asked() as client:
-        client.import_image_from_data(content.getvalue(), repository, tag)
+    engine.client.import_image_from_data(content.getvalue(), repository, tag)
 
 
 def _with_libraries(programs: Iterable[str]) -> Iterable[str]:

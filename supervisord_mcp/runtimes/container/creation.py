@@ -18,6 +18,8 @@ from supervisord_mcp.runtimes.sandbox import HOME
 #: The labels of every container: whose it is, and which server's.
 DAEMON, MACHINE, SERVER, INSTANCE = "smcp.daemon", "smcp.machine", "smcp.server", "smcp.instance"
 _PREFIX = "smcp-"
+#: Where engines look for programs in an image that does not say it.
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MIB, _PAGE = 1 << 20, 4096
 #: Where the files with secrets are in a container; the gate makes the directory, on a tmpfs.
 SECRETS = "/run/smcp/secrets"
@@ -109,7 +111,8 @@ def argv_of(spec: LaunchSpec, image: Image) -> tuple[str, ...]:
 
 def environment_of(spec: LaunchSpec, image: Image) -> dict[str, str]:
     """Return the whole environment of the server: what the image says, and over it what the entry says."""
-    env = {"HOME": HOME, **{name: value for name, value in image.env if name != "HOME"}, **dict(spec.env)}
+    own = {name: value for name, value in image.env if name != "HOME"}
+    env = {"PATH": _PATH, "HOME": HOME, **own, **dict(spec.env)}
     return {**env, MARKER_VARIABLE: spec.marker} if spec.marker else env
 
 

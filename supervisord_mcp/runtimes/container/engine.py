@@ -76,6 +76,7 @@ class Engine:
         self._word = word
         self._environ = os.environ if environ is None else environ
         self._client: docker.APIClient | None = None
+        self._connected: Place | None = None
         self._facts: Facts | None = None
         self._calls: set[asyncio.Future[Any]] = set()
         self._limiter: anyio.CapacityLimiter | None = None
@@ -121,7 +122,12 @@ class Engine:
         """Return the client. Blocks. Raise as `do`, in the words of the library."""
         client = self._client
         if client is None:
-            client = self._client = connect(self.place(), self._environ)
+            place = self.place()
+            client = self._client = connect(place, self._environ)
+            self._connected = place
+        elif self._connected is not None and self._connected.path is not None:
+            # The library leaves an open socket behind where nobody listens.
+            reach(self._connected.path, _CONNECT_SECONDS)
         return client
 
     def connect(self) -> docker.APIClient:

@@ -318,13 +318,24 @@ def _start(client: docker.APIClient, *, name: str, told: Mapping[str, Any]) -> _
     try:
         output = client.attach_socket(name, params={"stdout": 1, "stderr": 1, "stream": 1})
         client.start(name)
-        state = client.inspect_container(name).get("State") or {}
+        pid = _first_process(client, name)
     except BaseException:
         if output is not None:
             hang_up(output)
         client.remove_container(name, force=True)
         raise
-    return _Started(int(state.get("Pid") or 0), output)
+    return _Started(pid, output)
+
+
+def _first_process(client: docker.APIClient, name: str) -> int:
+    """Return the first process of a container, 0 for one that has ended and is gone already."""
+    import docker.errors
+
+    try:
+        state = client.inspect_container(name).get("State") or {}
+    except docker.errors.NotFound:
+        return 0
+    return int(state.get("Pid") or 0)
 
 
 async def _image(engine: Engine, spec: LaunchSpec) -> Mapping[str, Any]:

@@ -69,8 +69,7 @@ async def test_it_is_created_with_nothing_that_it_does_not_need(engine: Dockerd,
         spec = shell("cat", secrets=SecretFiles("", (("TOKEN", "s3cret-file"),)))
         async with launched(runtime, replace(spec, env=(*spec.env, ("KEY", "s3cret-env")))):
             (name,) = engine.containers()
-            with engine.asked() as client:
-                told = client.inspect_container(name)
+            told = engine.client.inspect_container(name)
             # Whoever has the engine sees all of this, and none of the secrets.
             assert "s3cret" not in json.dumps(told)
             host = told["HostConfig"]
@@ -206,8 +205,7 @@ async def test_five_that_hear_nothing_are_stopped_at_once(engine: Dockerd, tmp_p
 async def test_the_signal_of_the_image_takes_the_place_of_term(engine: Dockerd, tmp_path: Path) -> None:
     async with running(engine, tmp_path) as runtime:
         recipe = io.BytesIO(f"FROM {SHELL}\nSTOPSIGNAL SIGINT\n".encode())
-        with engine.asked() as client:
-            assert list(client.build(fileobj=recipe, tag="smcp-test:int", rm=True))
+        assert list(engine.client.build(fileobj=recipe, tag="smcp-test:int", rm=True))
         script = "trap 'echo int; exit 4' INT; trap 'echo term; exit 5' TERM; echo up; while :; do sleep 0.05; done"
         async with launched(runtime, replace(shell(script), container=Container("smcp-test:int"))) as child:
             await read(child.stdout, b"up\n")
