@@ -105,7 +105,7 @@ async def carry_out(task: Task, around: Surroundings, progress: Callable[[str], 
     """Run a command to its end; ``progress`` gets each line. Raise `IsolationError` where it cannot be isolated."""
     contained = around.container is not None
     with readable(task.settings, around.runtime.identity(NAME), task.writable, contained=contained) as settings:
-        return await _run(_spec(task, settings, around), task.stdin, around.runtime, progress)
+        return await run_to_end(_spec(task, settings, around), task.stdin, around.runtime, progress)
 
 
 def _spec(task: Task, settings: Settings, around: Surroundings) -> LaunchSpec:
@@ -170,7 +170,8 @@ def _network(task: Task, runtime: Runtime) -> Network | Egress:
             return "host"
 
 
-async def _run(spec: LaunchSpec, stdin: bytes, runtime: Runtime, progress: Callable[[str], None]) -> Ending:
+async def run_to_end(spec: LaunchSpec, stdin: bytes, runtime: Runtime, progress: Callable[[str], None]) -> Ending:
+    """Run a child to its end on some input; ``progress`` gets each line. Raise `LaunchError` or `IsolationError`."""
     lines: deque[str] = deque(maxlen=_LINES)
     child = await runtime.launch(spec)
     try:

@@ -63,8 +63,7 @@ def world(engine: Dockerd, tmp_path: Path) -> Iterator[World]:
     pins = Pins(tmp_path / "images.json", tmp_path / "lock")
     name = registry.name(f"srv{tmp_path.name.replace('_', '').lower()}:1")
     engines = Engines()
-    with engine.asked() as client:
-        yield World(engine, client, registry, pins, Images(pins, engines), name)
+    yield World(engine, engine.client, registry, pins, Images(pins, engines), name)
     for one in engines:
         one.close()
     registry.stop()

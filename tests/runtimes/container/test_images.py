@@ -22,9 +22,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def client(engine: Dockerd) -> Iterator[docker.APIClient]:
-    with engine.asked() as asked:
-        yield asked
+def client(engine: Dockerd) -> docker.APIClient:
+    return engine.client
 
 
 @pytest.fixture
