@@ -38,18 +38,19 @@ _EXTENSIONS = tuple(s.origin for s in _SPECS if s is not None and s.origin is no
 class Dockerd:
     """One engine, with its data, its state and its socket in a directory of its own with a short name."""
 
-    def __init__(self) -> None:
-        """Start it, and wait until it answers."""
+    def __init__(self, *more: str) -> None:
+        """Start it with more words on its command line, and wait until it answers."""
         need(shutil.which("dockerd") and os.geteuid() == 0, "dockerd (Debian: docker.io), run by root")
         self.directory = Path(tempfile.mkdtemp(prefix="dk", dir="/tmp"))
         self.url = f"unix://{self.directory}/s"
+        self._more = more
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
         place = self.directory
-        command = ["dockerd", "--data-root", f"{place}/d", "--exec-root", f"{place}/e", "-H", self.url]
+        command = ["dockerd", *self._more, "--data-root", f"{place}/d", "--exec-root", f"{place}/e", "-H", self.url]
         command += ["--pidfile", f"{place}/p", "--iptables=false", "--ip6tables=false", "--bridge=none"]
         with open(place / "log", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)

@@ -17,6 +17,7 @@ from supervisord_mcp.runtimes.accounting import Gauge, TreeMeter
 from supervisord_mcp.runtimes.base import Child, ExitStatus
 from supervisord_mcp.runtimes.child import Companion, Gatekeeper
 from supervisord_mcp.runtimes.container.engine import Engine, EngineError
+from supervisord_mcp.runtimes.container.stats import StatsMeter
 from supervisord_mcp.runtimes.container.watch import Ending, Watch, Watched
 from supervisord_mcp.runtimes.reading import Meter
 
@@ -54,6 +55,8 @@ class ContainerChild(Child):
         #: Who decides what it reaches, where that is not nothing.
         self.gatekeeper: Gatekeeper | None = None
         self.gauge: Gauge | None = None
+        #: Ends what carries its bytes, where that is an engine: one that cannot deliver them does not see the end.
+        self.cut: Callable[[], None] = lambda: None
         self._reason = ""
         self._killing = False
         self._last: asyncio.Task[None] | None = None
@@ -72,10 +75,10 @@ class ContainerChild(Child):
         """Return the first places of the network that the child asked for and was refused."""
         return () if self.gatekeeper is None else self.gatekeeper.refused
 
-    def meter(self) -> Meter | None:
-        """Return what reads how much the container uses, by its processes where they are on this machine."""
+    def meter(self) -> Meter:
+        """Return what reads how much the container uses: by its processes where they are on this machine."""
         if self.pid == 0:
-            return None
+            return StatsMeter(self._engine, self._running.name)
         return TreeMeter(lambda: proctable.descendants(self.pid), lambda: self.gauge, self._traffic)
 
     def _traffic(self) -> tuple[int, int] | None:
@@ -113,6 +116,7 @@ class ContainerChild(Child):
             return
         self._killing = True
         self._send(signals.SIGKILL)
+        self.cut()
         self._timers.append(self._loop.call_later(_KILL_SECONDS, self._remove))
 
     def end(self, reason: str) -> None:

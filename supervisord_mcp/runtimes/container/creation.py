@@ -176,7 +176,7 @@ def _host(spec: LaunchSpec, container: Container, facts: Facts, setting: Setting
         "Privileged": privileged,
         "RestartPolicy": {"Name": "no"},
         "Mounts": list(_mounts(spec, container, facts, setting)),
-        "Tmpfs": dict(_places(spec, setting.user)),
+        "Tmpfs": dict(_places(spec, "" if facts.podman else setting.user)),
     }
     if privileged:
         # Everything else would be taken back by it anyway; what it says is what it is.
@@ -217,6 +217,7 @@ def _places(spec: LaunchSpec, user: str) -> Iterator[tuple[str, str]]:
         # Without a group in figures it is the one of that number, or whoever has it: the mode keeps it out.
         home = f"mode=0700,uid={uid},gid={gid if gid.isdigit() else uid}"
     else:
+        # The figures of a name are in the image, and Podman takes none. There is no other user in a container anyway.
         home = "mode=1777"
     for path, mode, size in (("/tmp", "mode=1777", spec.limits.tmp), (HOME, home, spec.limits.home)):
         sized = "" if size is None else f",size={max(1, size)}"
@@ -271,7 +272,7 @@ def check_mount(spec: LaunchSpec, mount: Mount, facts: Facts) -> None:
         )
     if "engine-socket" not in (spec.container or Container("")).allow:
         for place in ENGINE_SOCKETS:
-            if _is_inside(os.path.realpath(place), mount.path):
+            if _is_inside(os.path.realpath(place), os.path.realpath(mount.path)):
                 raise LaunchError(
                     f"{what}: with {place} the server would be root on this machine",
                     remedy='Name only what it needs, or say permit = ["engine-socket"] if it is to be.',

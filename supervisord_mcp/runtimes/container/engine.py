@@ -11,14 +11,17 @@ import contextlib
 import functools
 import logging
 import os
+import shlex
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from supervisord_mcp.errors import LaunchError
+from supervisord_mcp.runtimes.container.bridge import Bridge, command
 from supervisord_mcp.runtimes.container.places import Place, find_place, reach
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ _log = logging.getLogger(__name__)
 _SECONDS = 60
 _CONNECT_SECONDS = 10
 _THREADS = 16
+#: Some engines repeat in their errors all that they were told.
+_MOST_TEXT = 600
 
 
 class EngineError(LaunchError):
@@ -76,8 +81,10 @@ class Engine:
         self._word = word
         self._environ = os.environ if environ is None else environ
         self._client: docker.APIClient | None = None
+        self._bridge: Bridge | None = None
         self._connected: Place | None = None
         self._facts: Facts | None = None
+        self._bridging = threading.Lock()
         self._calls: set[asyncio.Future[Any]] = set()
         self._limiter: anyio.CapacityLimiter | None = None
 
@@ -115,15 +122,17 @@ class Engine:
         except docker.errors.APIError as error:
             raise refusal(error) from error
         except (requests.RequestException, docker.errors.DockerException, OSError) as error:
+            bridge = self._bridge
+            said = "" if bridge is None else bridge.last_words()
             self.close()
-            raise failure(error, self.place()) from error
+            raise failure(error, self.place(), said) from error
 
     def client(self) -> docker.APIClient:
         """Return the client. Blocks. Raise as `do`, in the words of the library."""
         client = self._client
         if client is None:
-            place = self.place()
-            client = self._client = connect(place, self._environ)
+            place = self._reached()
+            client = self._client = connect(place)
             self._connected = place
         elif self._connected is not None and self._connected.path is not None:
             # The library leaves an open socket behind where nobody listens.
@@ -132,7 +141,7 @@ class Engine:
 
     def connect(self) -> docker.APIClient:
         """Return a client of its own, for a request that goes on and on. Blocks. Raise in the words of the library."""
-        return connect(self.place(), self._environ, seconds=None)
+        return connect(self._reached(), seconds=None)
 
     async def facts(self) -> Facts:
         """Return what the engine says of itself. It is asked once for each connection."""
@@ -156,6 +165,19 @@ class Engine:
         client, self._client = self._client, None
         if client is not None:
             client.close()
+        bridge, self._bridge = self._bridge, None
+        if bridge is not None:
+            bridge.close()
+
+    def _reached(self) -> Place:
+        """Return where to connect to: for an engine behind ssh that is a socket of this machine."""
+        place = self.place()
+        if not place.url.startswith("ssh://"):
+            return place
+        with self._bridging:
+            if self._bridge is None:
+                self._bridge = Bridge(place.url)
+            return replace(place, url=f"unix://{self._bridge.path}")
 
     def place(self) -> Place:
         """Return where the engine is, as far as can be told now."""
@@ -184,7 +206,7 @@ class Engines:
         return iter(list(self._engines.values()))
 
 
-def connect(place: Place, environ: Mapping[str, str], *, seconds: int | None = _SECONDS) -> docker.APIClient:
+def connect(place: Place, *, seconds: int | None = _SECONDS) -> docker.APIClient:
     """Return a client of the engine at a place. Blocks. Raise what the library raises."""
     import docker
     import docker.constants
@@ -201,24 +223,19 @@ def connect(place: Place, environ: Mapping[str, str], *, seconds: int | None = _
         )
 
     def client(version: str, limit: int | None) -> docker.APIClient:
-        return docker.APIClient(
-            base_url=place.url,
-            tls=tls or False,
-            # None is no limit at all, which the stubs do not know.
-            timeout=limit,  # type: ignore[arg-type]
-            use_ssh_client=True,
-            version=version,
-        )
+        # None is no limit at all, which the stubs do not know.
+        made = docker.APIClient(base_url=place.url, tls=tls or False, timeout=limit, version=version)  # type: ignore[arg-type]
+        # Certificates and proxies of the environment are for other places than engines.
+        made.trust_env = False
+        # A new connection costs next to nothing, an idle one is kept for hours on both sides.
+        made.headers["Connection"] = "close"
+        return made
 
     with contextlib.closing(client(docker.constants.MINIMUM_DOCKER_API_VERSION, _CONNECT_SECONDS)) as first:
         # The library would ask by itself, but leaves its connection open where nobody answers.
         spoken = str(first.version(api_version=False)["ApiVersion"])
     newest = docker.constants.DEFAULT_DOCKER_API_VERSION
-    made = client(min(spoken, newest, key=_number), seconds)
-    if not place.url.startswith("ssh://"):
-        # A new connection costs next to nothing, an idle one is kept for hours on both sides.
-        made.headers["Connection"] = "close"
-    return made
+    return client(min(spoken, newest, key=_number), seconds)
 
 
 def _number(version: str) -> tuple[int, ...]:
@@ -235,11 +252,18 @@ def hang_up(stream: Any) -> None:
 def refusal(error: Any) -> EngineRefusedError:
     """Given an error that the engine answered with, return ours."""
     text = str(error.explanation or error).strip()
+    if len(text) > _MOST_TEXT:
+        text = f"{text[: _MOST_TEXT // 2]} … {text[-_MOST_TEXT // 2 :]}"
     return EngineRefusedError(f"the container engine refused: {text}", error.status_code or 0)
 
 
-def failure(error: BaseException, place: Place) -> EngineError:
-    """Given why an engine could not be talked to, return an error with what to do about it."""
+def failure(error: BaseException, place: Place, said: str = "") -> EngineError:
+    """Given why an engine could not be talked to, and what ssh said, return an error with what to do about it."""
+    if said:
+        return EngineError(
+            f"the container engine at {place.url} cannot be reached ({place.origin}): {said}",
+            remedy=f"Try it: {shlex.join(command(place.url))}",
+        )
     cause = _cause(error)
     url = place.url
     match cause:

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import errno
 import functools
+import hashlib
 import json
+import secrets
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes import syscalls
 from supervisord_mcp.runtimes.bpf import Answer, Decision, Switch
 from supervisord_mcp.runtimes.seccomp import ALLOW, Policy, decisions
@@ -53,6 +57,20 @@ def profile(policy: Policy, architecture: Architecture | None = None) -> str:
             "syscalls": rules,
         }
     )
+
+
+def profile_file(directory: Path, text: str) -> str:
+    """Return the path of a file with a profile. Raise `IsolationError` where it cannot be written."""
+    path = directory / f"seccomp-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    try:
+        if not path.exists():
+            directory.mkdir(parents=True, exist_ok=True)
+            begun = path.with_suffix(f".{secrets.token_hex(4)}")
+            begun.write_text(text, encoding="ascii")
+            begun.rename(path)
+    except OSError as error:
+        raise IsolationError(f"a filter for system calls cannot be written to {path}: {error.strerror}") from error
+    return str(path)
 
 
 def _allowing(names: list[str], args: list[Condition]) -> Condition:

@@ -32,8 +32,9 @@ from supervisord_mcp.runtimes.container.child import ContainerChild, Running
 from supervisord_mcp.runtimes.container.creation import Image, Setting
 from supervisord_mcp.runtimes.container.engine import Engine, EngineError, EngineRefusedError, Engines, Facts, hang_up
 from supervisord_mcp.runtimes.container.entrance import PLACE, Entrance, GateError, Pipes, make_pipes
-from supervisord_mcp.runtimes.container.filter import profile
+from supervisord_mcp.runtimes.container.filter import profile, profile_file
 from supervisord_mcp.runtimes.container.shown import shown
+from supervisord_mcp.runtimes.container.stream import Stream
 from supervisord_mcp.runtimes.container.sweeping import Sweeper, daemon_of, machine
 from supervisord_mcp.runtimes.container.tools import PLACE as TOOLS
 from supervisord_mcp.runtimes.container.tools import Tools, make_tools
@@ -48,6 +49,7 @@ from supervisord_mcp.runtimes.egress.plan import (
 from supervisord_mcp.runtimes.egress.proxy import EgressProxy, Surroundings
 from supervisord_mcp.runtimes.hierarchy import group_of
 from supervisord_mcp.runtimes.limits import Available, plan, size_text
+from supervisord_mcp.runtimes.syscalls import Architecture, architectures
 
 if TYPE_CHECKING:
     import docker
@@ -68,7 +70,7 @@ class ContainerRuntime(Runtime):
     def __init__(self, place: Path, engines: Engines | None = None, around: Surroundings | None = None) -> None:
         """``place`` is a directory for what containers are shown, ``around`` what egress needs of the daemon."""
         self.engines = engines or Engines()
-        self._gates, self._tools_place = place / "gates", place / "tools"
+        self._place, self._gates, self._tools_place = place, place / "gates", place / "tools"
         self._sweeper = Sweeper(self.engines, place / "engines")
         self._around = around or Surroundings()
         self._watches: dict[str, Watch] = {}
@@ -104,8 +106,8 @@ class ContainerRuntime(Runtime):
         image = Image.of(await _image(engine, spec))
         watch = self._watches.setdefault(container.engine, Watch(engine))
         await watch.ready()
-        launching = _Launching(engine, watch, facts, image, creation.with_secret_variables(spec))
-        return await self._gated(launching)
+        launching = _Launching(engine, watch, facts, image, creation.with_secret_variables(spec), self._place)
+        return await (self._gated(launching) if facts.local else self._streamed(launching))
 
     async def _gated(self, launching: _Launching) -> Child:
         """Start a container whose first program is the gate."""
@@ -171,9 +173,40 @@ class ContainerRuntime(Runtime):
             if started is not None:
                 started.hang_up()
         child = launching.child(setting, watched, started.pid if entrance.pid else 0, pipes)
+        pipes.close_theirs()
         if proxy is not None:
             child.attach(proxy)
             child.gatekeeper = proxy
+        return child
+
+    async def _streamed(self, launching: _Launching) -> Child:
+        """Start a container on another machine, which has neither a gate nor files of this one."""
+        spec = launching.spec
+        if spec.secrets.values:
+            raise IsolationError(
+                f"server {spec.name} was not started: its secrets cannot be put into files on {launching.facts.name},"
+                " which is another machine",
+                remedy='Use deliver = "env" (whoever has that engine can see it then), or an engine of this machine.',
+            )
+        setting = launching.setting((), ())
+        told = creation.body(spec, launching.image, launching.facts, setting)
+        watched = launching.watch.expect(setting.name)
+        start = functools.partial(_start, name=setting.name, told=told, stdin=True)
+        starting = asyncio.ensure_future(launching.engine.call(start))
+        try:
+            started = await asyncio.shield(starting)
+        except BaseException as error:
+            left = await _finished(starting)
+            await _abandon(launching.engine, setting.name, left)
+            if left is not None:
+                left.hang_up()
+            launching.watch.forget(setting.name)
+            raise launching.reason(error, "") from error
+        pipes = make_pipes()
+        child = launching.child(setting, watched, 0, pipes)
+        stream = Stream(started.output, pipes)
+        child.attach(stream)
+        child.cut = stream.close
         return child
 
     async def clean(self, marker: str) -> None:
@@ -196,6 +229,17 @@ def available(facts: Facts) -> Available:
     return Available(2 if facts.cgroup == 2 else 1, facts.controllers, places=True, sized=True)
 
 
+def architecture(facts: Facts) -> Architecture:
+    """Return the architecture of an engine. Raise `IsolationError` for one that cannot be filtered."""
+    try:
+        return architectures()[facts.architecture]
+    except KeyError:
+        raise IsolationError(
+            f"system calls cannot be filtered on {facts.name}: its type is {facts.architecture or 'not known'}",
+            remedy="Use another engine.",
+        ) from None
+
+
 @dataclass(frozen=True, slots=True)
 class _Launching:
     """What is known of one launch before its container is created."""
@@ -205,6 +249,7 @@ class _Launching:
     facts: Facts
     image: Image
     spec: LaunchSpec
+    place: Path
 
     def setting(self, command: tuple[str, ...], shown: tuple[tuple[str, str], ...]) -> Setting:
         spec = self.spec
@@ -220,10 +265,21 @@ class _Launching:
             labels=labels,
             user=creation.user_of(spec, self.image, self.facts, _fallback()),
             network=creation.network_of(spec, self.facts, gated=bool(command)),
-            seccomp=profile(replace(policy, audit=False)),
+            seccomp=self.seccomp(profile(replace(policy, audit=False), architecture(self.facts))),
             command=command,
             shown=shown,
         )
+
+    def seccomp(self, text: str) -> str:
+        """Return a profile as the engine takes it: Podman wants a file, which it reads itself."""
+        if not self.facts.podman:
+            return text
+        if not self.facts.local:
+            raise IsolationError(
+                f"server {self.spec.name} was not started: Podman on another machine takes no filter for system calls",
+                remedy="Use a Podman of this machine.",
+            )
+        return profile_file(self.place, text)
 
     def order(self) -> tuple[object, ...]:
         """Return the values of the `gate.Order`."""
@@ -254,7 +310,6 @@ class _Launching:
         limit = self.spec.limits.memory
         number = getattr(signals, self.image.stop_signal or "SIGTERM", signals.SIGTERM)
         memory = "" if limit is None else f"memory limit {size_text(limit)}"
-        pipes.close_theirs()
         running = Running(setting.name, pid, number, memory)
         child = ContainerChild(self.engine, self.watch, watched, running, pipes.ours)
         child.user = setting.user
@@ -311,12 +366,12 @@ class _Started:
         return "; ".join(line.decode(errors="replace").strip() for line in lines[-3:])
 
 
-def _start(client: docker.APIClient, *, name: str, told: Mapping[str, Any]) -> _Started:
+def _start(client: docker.APIClient, *, name: str, told: Mapping[str, Any], stdin: bool = False) -> _Started:
     """Create a container and start it, listening to it from before."""
     output = None
     client.create_container_from_config(dict(told), name)  # type: ignore[no-untyped-call]
     try:
-        output = client.attach_socket(name, params={"stdout": 1, "stderr": 1, "stream": 1})
+        output = client.attach_socket(name, params={"stdin": int(stdin), "stdout": 1, "stderr": 1, "stream": 1})
         client.start(name)
         pid = _first_process(client, name)
     except BaseException:
