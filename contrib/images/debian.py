@@ -136,7 +136,10 @@ class Packages:
 
 def _of_machine(package: Package, into: tarfile.TarFile) -> Iterator[Member]:
     words = ["dpkg-query", "--listfiles", package.name]
-    for path in subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines():
+    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    if _is_changed(package.name):
+        listed = list(dict.fromkeys((*listed, *_beside(package.name, listed))))
+    for path in listed:
         for found in (path, *_compiled(path)):
             try:
                 info = into.gettarinfo(found)
@@ -151,6 +154,26 @@ def _of_machine(package: Package, into: tarfile.TarFile) -> Iterator[Member]:
                 continue
             with open(found, "rb") as content:
                 yield info, content
+
+
+def _is_changed(name: str) -> bool:
+    """Return whether files of a package are not what it brought; settings may always be."""
+    words = ["dpkg", "--verify", name]
+    lines = subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
+    return any(line[12:13] != "c" and not _LEFT_OUT.match(line[13:].strip()) for line in lines)
+
+
+def _beside(name: str, listed: Iterable[str]) -> Iterator[str]:
+    """Yield what else there is in the directories that only a package has files in: npm renews itself like this."""
+    folders = {os.path.dirname(path) for path in listed if os.path.isfile(path) and not _LEFT_OUT.match(path)}
+    words = ["dpkg-query", "--search", *sorted(folders)]
+    owners: dict[str, str] = {}
+    for line in subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines():
+        owner, _, folder = line.partition(": ")
+        owners[folder] = owner
+    for folder in sorted(folder for folder in folders if owners.get(folder, "").partition(":")[0] == name):
+        for place, directories, files in os.walk(folder):
+            yield from (os.path.join(place, one) for one in (*directories, *files))
 
 
 def _of_archive(file: Path) -> Iterator[Member]:

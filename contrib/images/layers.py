@@ -28,6 +28,8 @@ _FILES = {
     "etc/group": b"root:x:0:\nnogroup:x:65534:\n",
     "etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files dns\n",
 }
+#: Changes with the way in which images are put together.
+_EDITION = "2"
 _CERTIFICATES, _BUNDLE = "usr/share/ca-certificates/mozilla/", "etc/ssl/certs/ca-certificates.crt"
 _BUNDLE_OF_OPENSSL = "usr/lib/ssl/cert.pem"
 
@@ -136,7 +138,8 @@ def _owned_by_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _digest(packages: tuple[Package, ...], copies: list[tuple[Path, str]]) -> str:
     """Return the name for what is in an image: versions of packages, and the files that are copied with their dates."""
-    parts = [f"{package.name}={package.version} {package.installed}" for package in packages]
+    parts = [_EDITION]
+    parts += [f"{package.name}={package.version} {package.installed}" for package in packages]
     for source, target in copies:
         files = sorted(source.rglob("*")) if source.is_dir() else [source]
         parts += [f"{target} {file} {file.lstat().st_size} {file.lstat().st_mtime_ns}" for file in files]

@@ -59,7 +59,7 @@ class Surroundings:
     ``confinement`` is asked for it when something is installed, and may raise `SmcpError`. ``environ`` is the daemon's
     environment with that of the server over it; of both only settings of installers are used. ``installing`` is called
     when an installation waits and again when it begins. ``container`` is in which image it happens, where it is to run
-    in one: ``find`` knows the programs of that then.
+    in one: ``find`` knows the programs of that then, and ``outside`` those of the machine.
     """
 
     runtime: Runtime
@@ -73,6 +73,7 @@ class Surroundings:
     progress: Callable[[str], None]
     grants: Grants = Grants()
     container: Container | None = None
+    outside: steps.Find | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ async def carry_out(task: Task, around: Surroundings, progress: Callable[[str], 
     """Run a command to its end; ``progress`` gets each line. Raise `IsolationError` where it cannot be isolated."""
     contained = around.container is not None
     with readable(task.settings, around.runtime.identity(NAME), task.writable, contained=contained) as settings:
-        return await _run(_spec(task, settings, around), task.stdin, around.runtime, progress)
+        return await run_to_end(_spec(task, settings, around), task.stdin, around.runtime, progress)
 
 
 def _spec(task: Task, settings: Settings, around: Surroundings) -> LaunchSpec:
@@ -120,7 +121,7 @@ def _spec(task: Task, settings: Settings, around: Surroundings) -> LaunchSpec:
             argv=task.argv,
             env=tuple(sorted({"LANG": "C.UTF-8", "CI": "1", **own, **task.env}.items())),
             marker=around.marker,
-            mounts=(*(Mount(path) for path in files), *mounts),
+            mounts=(*(Mount(path) for path in files if not _is_of_system(path)), *mounts),
             network=network,
             seccomp=confinement.seccomp,
             limits=confinement.limits,
@@ -153,6 +154,11 @@ def _spec(task: Task, settings: Settings, around: Surroundings) -> LaunchSpec:
     )
 
 
+def _is_of_system(path: str) -> bool:
+    """Return whether a directory would hide one of an image that has its own, like one with headers of a compiler."""
+    return os.path.isdir(path) and (path.count("/") == 1 or path.startswith(("/usr/", "/lib", "/etc/ssl")))
+
+
 def _network(task: Task, runtime: Runtime) -> Network | Egress:
     match runtime.isolation:
         case "sandbox":
@@ -164,7 +170,8 @@ def _network(task: Task, runtime: Runtime) -> Network | Egress:
             return "host"
 
 
-async def _run(spec: LaunchSpec, stdin: bytes, runtime: Runtime, progress: Callable[[str], None]) -> Ending:
+async def run_to_end(spec: LaunchSpec, stdin: bytes, runtime: Runtime, progress: Callable[[str], None]) -> Ending:
+    """Run a child to its end on some input; ``progress`` gets each line. Raise `LaunchError` or `IsolationError`."""
     lines: deque[str] = deque(maxlen=_LINES)
     child = await runtime.launch(spec)
     try:

@@ -105,8 +105,8 @@ class RegistryRules:
 
 def settings_of(installer: Installer, around: Surroundings) -> Settings:
     """Return the person's settings for an installer."""
-    node = around.find("node") if installer == "npm" else None
-    prefix = os.path.dirname(os.path.dirname(os.path.realpath(node))) if node and os.path.isabs(node) else ""
+    node = (around.outside or around.find)("node") if installer == "npm" else None
+    prefix = os.path.dirname(os.path.dirname(os.path.realpath(node))) if node else ""
     return find_settings(installer, around.environ, around.home, prefix)
 
 

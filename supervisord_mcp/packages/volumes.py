@@ -36,12 +36,14 @@ from supervisord_mcp.runtimes.container.engine import Engine, EngineError, Engin
 
 #: Where a volume is in a container.
 PLACE = "/opt/smcp"
-#: The label of every volume of ours; its value is what is in it.
-LABEL = "smcp.package"
+#: The labels of every volume of ours: what is in it, and whose it is.
+LABEL, OWNER = "smcp.package", "smcp.owner"
 _FRESH_SECONDS = 86400
 _RETRY_SECONDS = 3600
 _FORGOTTEN_SECONDS = 90 * 86400
 _REFRESH_LIMIT = 120
+#: An engine removes a container a moment after it ended.
+_TRIES, _PAUSE_SECONDS = 20, 0.1
 #: Nobody in particular, and owner of the volume: without capabilities, root is but a number.
 _OWNER = "0:0"
 _INSIDE = Path(__file__).parent / "inside"
@@ -82,7 +84,8 @@ class Volumes:
     def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
         self._file = file
         self._clock = clock
-        self._owner = hashlib.sha256(str(file.parent).encode()).hexdigest()[:8]
+        #: Stands for the person whose volumes these are, among all that use an engine.
+        self.owner = hashlib.sha256(str(file.parent).encode()).hexdigest()[:8]
         self._turns: dict[str, anyio.Lock] = {}
         self._registries = RegistryRules()
 
@@ -99,16 +102,19 @@ class Volumes:
                 retryable=False,
             )
         digest, known = _digest(request, base, around), f"{base.word} {base.image}"
-        around = replace(around, find=_FOUND[request.kind].get, container=_container(base))
+        around = replace(around, find=_FOUND[request.kind].get, outside=around.find, container=_container(base))
         turn = self._turns.setdefault(known, anyio.Lock())
         async with self._in_turn(turn, request, around):
             old = self._read().get(digest)
             if old is not None and not await _is_there(base.engine, old.volume):
                 old = None
-            if old is None or not self._is_fresh(request, old):
-                old = await self._renewed(request, base, around, old)
-            kept = msgspec.structs.replace(old, used=self._clock())
-            await self._keep(digest, kept, base)
+            found = old
+            if found is None or not self._is_fresh(request, found):
+                found = await self._renewed(request, base, around, old)
+            kept = msgspec.structs.replace(found, used=self._clock())
+            await self._keep(digest, kept)
+            if old is None or kept.volume != old.volume:
+                await self._sweep(base)
             return kept
 
     def _is_fresh(self, request: Request, kept: Kept) -> bool:
@@ -139,14 +145,14 @@ class Volumes:
             return msgspec.structs.replace(old, checked=self._clock() - _FRESH_SECONDS + _RETRY_SECONDS)
 
     async def _install(self, request: Request, base: Base, around: Surroundings) -> Kept:
-        volume = f"smcp-{self._owner}-{secrets.token_hex(6)}"
-        labels = {LABEL: request.shown, "smcp.owner": self._owner}
+        volume = f"smcp-{self.owner}-{secrets.token_hex(6)}"
+        labels = {LABEL: request.shown, OWNER: self.owner}
         await base.engine.call(lambda client: client.create_volume(volume, labels=labels))
         try:
             answer = await self._carry_out(request, around, volume)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await _remove(base.engine, volume)
+                await _remove(base.engine, volume, patient=True)
             raise
         if left := answer.get("left"):
             around.progress(f"scripts of {', '.join(left)} were not run; name them in install.scripts to allow it")
@@ -164,10 +170,13 @@ class Volumes:
         command, text = _PROGRAMS[request.kind]
         container = around.container
         assert container is not None, "an installation in a container has one"
+        settings = settings_of(installer, around)
+        # What npm of the machine reads beside itself, that of the image has to be told of.
+        own = next((path for path in settings.files if path.endswith("/etc/npmrc")), "")
         task = Task(
             argv=(*command, _text(text)),
-            settings=settings_of(installer, around),
-            env=_ENVIRONMENT[installer],
+            settings=settings,
+            env={**_ENVIRONMENT[installer], **({"npm_config_globalconfig": own} if own else {})},
             rules=rules,
             stdin=json.dumps(_question(request, names[0], around)).encode(),
         )
@@ -175,24 +184,31 @@ class Volumes:
         ending = await carry_out(task, there, lambda line: None if line.startswith("{") else around.progress(line))
         if not ending.status.success:
             raise install_failure(request.shown, str(ending.status), ending.lines, ending.refused)
-        return _answer(request, ending.lines)
+        answer = _answer(request, ending.lines)
+        if failed := answer.get("failed"):
+            raise install_failure(request.shown, f"exit {failed}", ending.lines[:-1], ending.refused)
+        return answer
 
-    async def _keep(self, digest: str, kept: Kept, base: Base) -> None:
-        """Record an installation, and remove what it takes the place of and what nobody used for very long."""
-        known = dict(self._read())
-        before = known.get(digest)
-        known[digest] = kept
+    async def _keep(self, digest: str, kept: Kept) -> None:
+        """Record an installation, and forget what nobody used for very long."""
         late = self._clock() - _FORGOTTEN_SECONDS
-        gone = [one for one in known.items() if one[1].engine == base.word and one[1].used < late]
-        known = {key: one for key, one in known.items() if (key, one) not in gone}
+        known = {key: one for key, one in self._read().items() if one.used > late} | {digest: kept}
         try:
             await to_thread.run_sync(keep_file, self._file, msgspec.json.encode(known))
         except OSError as error:
             raise SmcpError(f"cannot record what is installed: {self._file}: {error}") from error
-        replaced = [before] if before is not None and before.volume != kept.volume else []
-        for one in (*replaced, *(entry for _, entry in gone)):
-            # One that a server still uses is refused, and found again with its label.
-            await _remove(base.engine, one.volume)
+
+    async def _sweep(self, base: Base) -> None:
+        """Remove the volumes of ours that are not recorded: replaced, forgotten, or of a daemon that ended meanwhile.
+
+        One that a server still uses is refused, and goes another time.
+        """
+        wanted = {"label": f"{OWNER}={self.owner}"}
+        with suppress(EngineError):
+            there = await base.engine.call(lambda client: client.volumes(wanted))
+            names = {str(volume["Name"]) for volume in there.get("Volumes") or ()}
+            for name in sorted(names - {one.volume for one in self._read().values()}):
+                await _remove(base.engine, name)
 
     def _read(self) -> Mapping[str, Kept]:
         try:
@@ -235,7 +251,7 @@ def _answer(request: Request, lines: tuple[str, ...]) -> dict[str, Any]:
     for line in reversed(lines):
         with suppress(ValueError):
             answer = json.loads(line)
-            if isinstance(answer, dict) and answer.get("run"):
+            if isinstance(answer, dict) and (answer.get("run") or answer.get("failed")):
                 return answer
             if isinstance(answer, dict) and "missing" in answer:
                 offered = ", ".join(answer["missing"])
@@ -283,6 +299,16 @@ async def _is_there(engine: Engine, volume: str) -> bool:
     return True
 
 
-async def _remove(engine: Engine, volume: str) -> None:
-    with suppress(EngineError):
-        await engine.call(lambda client: client.remove_volume(volume))
+async def _remove(engine: Engine, volume: str, *, patient: bool = False) -> None:
+    """Remove a volume, unless a container has it; with ``patient`` one that is being removed is waited for."""
+    for _ in range(_TRIES if patient else 1):
+        try:
+            await engine.call(lambda client: client.remove_volume(volume))
+        except EngineRefusedError as error:
+            if error.status != 409:
+                return
+        except EngineError:
+            return
+        else:
+            return
+        await anyio.sleep(_PAUSE_SECONDS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
+import docker
 import pytest
 
 from supervisord_mcp.errors import LaunchError
@@ -26,6 +27,7 @@ class World:
     """An engine with a registry, and what a server was told while it started."""
 
     engine: Dockerd
+    client: docker.APIClient
     registry: Registry
     pins: Pins
     images: Images
@@ -36,9 +38,9 @@ class World:
 
     def publish(self, content: bytes) -> str:
         """Let the tag stand for an image with a content, in the registry; return its id."""
-        made = tiny(self.engine.client, "smcp-test/work:1", content)
-        self.registry.push(self.engine.client, "smcp-test/work:1", self.name.rpartition("/")[2])
-        self.engine.client.remove_image("smcp-test/work:1")
+        made = tiny(self.client, "smcp-test/work:1", content)
+        self.registry.push(self.client, "smcp-test/work:1", self.name.rpartition("/")[2])
+        self.client.remove_image("smcp-test/work:1")
         return made
 
     async def start(self, pull: Pull = "missing", reference: str = "") -> Image:
@@ -60,7 +62,10 @@ def world(engine: Dockerd, tmp_path: Path) -> Iterator[World]:
     registry = Registry(tmp_path / "registry")
     pins = Pins(tmp_path / "images.json", tmp_path / "lock")
     name = registry.name(f"srv{tmp_path.name.replace('_', '').lower()}:1")
-    yield World(engine, registry, pins, Images(pins, Engines()), name)
+    engines = Engines()
+    yield World(engine, engine.client, registry, pins, Images(pins, engines), name)
+    for one in engines:
+        one.close()
     registry.stop()
 
 
@@ -114,21 +119,21 @@ async def test_what_was_held_is_fetched_again_by_its_digest(world: World) -> Non
     one = world.publish(b"one")
     first = await world.start()
     world.publish(b"other")
-    world.engine.client.remove_image(first.id, force=True)
+    world.client.remove_image(first.id, force=True)
     found = await world.start()
     assert (found.id, found.digest) == (one, first.digest)
     assert world.told[-1].startswith(f"pulling {world.name.rpartition(':')[0]}@{first.digest}")
 
 
 async def test_what_is_not_to_be_had_any_more_is_not_replaced_by_something_else(world: World) -> None:
-    tiny(world.engine.client, world.name, b"made here")
+    tiny(world.client, world.name, b"made here")
     await world.start("never")
-    world.engine.client.remove_image(world.name)
-    tiny(world.engine.client, world.name, b"made otherwise")
+    world.client.remove_image(world.name)
+    tiny(world.client, world.name, b"made otherwise")
     error = await world.refused()
     assert "is not to be had any more" in error.message
     assert len(world.changes) == 1
-    world.engine.client.remove_image(world.name)
+    world.client.remove_image(world.name)
     world.publish(b"of the registry")
     assert "is not to be had any more" in (await world.refused()).message
     assert len(world.changes) == 2
@@ -141,7 +146,7 @@ async def test_a_registry_that_is_away_stops_nobody_who_has_the_image(world: Wor
     world.registry.stop()
     assert await world.start("always") == found
     assert any("was not refreshed" in line for line in world.told)
-    world.engine.client.remove_image(found.id, force=True)
+    world.client.remove_image(found.id, force=True)
     error = await world.refused("always")
     assert error.unreachable
     assert (await world.refused("missing")).retryable
@@ -151,7 +156,7 @@ async def test_a_name_with_a_digest_needs_no_record(world: World) -> None:
     world.publish(b"one")
     found = await world.start()
     exact = f"{world.name.rpartition(':')[0]}@{found.digest}"
-    world.engine.client.remove_image(found.id, force=True)
+    world.client.remove_image(found.id, force=True)
     assert (await world.refused("never", exact)).message.startswith("the engine has no image")
     assert (await world.start("missing", exact)).id == found.id
     assert list(world.pins.all()) == [Wish("srv", world.name, world.engine.url).name]
