@@ -26,10 +26,11 @@ Keys = tuple[str | int, ...]
 
 
 class Replaced(msgspec.Struct, frozen=True):
-    """One entry that names a server of ours since then."""
+    """One entry that names a server of ours since then; ``again`` if it did before, by a program that was gone."""
 
     path: Keys
     server: str
+    again: bool = False
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,7 +64,8 @@ def _release(records: Records, where: Surroundings, stack: tuple[Record, ...]) -
             done = Undo(file.dialect, records.before(record), records.after(record), paths)
             content = undo(done.without(later), content)
             # One that came back in other words and was adopted again is what it was then, not what it was before.
-            later |= done.identities
+            came_back = tuple(replaced.path for replaced in record.replaced if not replaced.again)
+            later |= replace(done, paths=came_back).identities
         paths = tuple(replaced.path for record in stack for replaced in record.replaced)
         exact = content == records.before(stack[0])
     except SmcpError as error:

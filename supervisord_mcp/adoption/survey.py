@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from supervisord_mcp.adoption.importing import Rules
 from supervisord_mcp.adoption.records import Record
-from supervisord_mcp.adoption.shims import through
+from supervisord_mcp.adoption.shims import gone_program, through
 from supervisord_mcp.adoption.specs import fingerprint
 from supervisord_mcp.adoption.tokens import has_token, secret_words, secrets_in
 from supervisord_mcp.config.source import KeyPath, written
@@ -46,6 +46,7 @@ class Drift:
     name: str
     change: Change
     server: str = ""
+    project: str | None = None
 
     @property
     def text(self) -> str:
@@ -56,11 +57,10 @@ class Drift:
     def remedy(self) -> str:
         """What to do about it; empty where that may well be meant."""
         match self.change:
-            case Change.DIRECT | Change.NEW:
-                return f"smcp adopt {self.host}"
-            case Change.BROKEN:
-                # What runs through smcp is not adopted again.
-                return f"smcp release {self.host} && smcp adopt {self.host}"
+            case Change.DIRECT | Change.NEW | Change.BROKEN:
+                # Of files of projects only those of one project are looked at.
+                where = "" if self.project is None else f" --project {shlex.quote(self.project)}"
+                return f"smcp adopt {self.host}{where}"
             case Change.UNREADABLE:
                 return "correct it in the host, or with an editor"
             case Change.EDITED | Change.GONE:
@@ -71,20 +71,15 @@ def way(entry: HostEntry) -> tuple[Way, str]:
     """Return how a host reaches an entry, and the server of ours behind it where that is known."""
     if not entry.stdio:
         return Way.URL, ""
-    found = through(words(entry))
+    found = through(entry.words)
     return (Way.DIRECT, "") if found is None else (Way.THROUGH, found.server)
-
-
-def words(entry: HostEntry) -> tuple[str, ...]:
-    """Return the words of an entry, plain where they are."""
-    return tuple(word if (plain := literal(word)) is None else plain for word in entry.argv)
 
 
 def tokens(entry: HostEntry) -> list[str]:
     """Return where in an entry secrets stand in the open."""
     plain = {name: value for name, text in entry.env.items() if (value := literal(text)) is not None}
     found = [f"env.{name}" for name in secrets_in(plain)]
-    found += [f"args[{number - 1}]" for number in secret_words(words(entry)) if number]
+    found += [f"args[{number - 1}]" for number in secret_words(entry.words) if number]
     if entry.url is not None and has_token(entry.url):
         found.append("url")
     return found
@@ -111,20 +106,20 @@ def drift(records: Sequence[Record], readings: Mapping[Path, Reading]) -> list[D
         # What a later adoption wrote counts.
         seen.setdefault(record.path, {}).update({one.path: one.server for one in record.replaced})
         left.setdefault(record.path, set()).update(record.left)
-    hosts = {record.path: record.host for record in records}
+    hosts = {record.path: (record.host, record.project) for record in records}
     for path, ours in seen.items():
         if (reading := readings.get(path)) is None:
             continue
-        host = hosts[path]
+        host, project = hosts[path]
         if reading.problems and not reading.entries:
-            found.append(Drift(host, path, "", Change.UNREADABLE))
+            found.append(Drift(host, path, "", Change.UNREADABLE, project=project))
             continue
         now = {entry.path: entry for entry in reading.entries}
         for keys, server in ours.items():
             if (change := _change(now.get(keys), server)) is not None:
-                found.append(Drift(host, path, str(keys[-1]), change, server))
+                found.append(Drift(host, path, str(keys[-1]), change, server, project))
         found += (
-            Drift(host, path, entry.name, Change.NEW)
+            Drift(host, path, entry.name, Change.NEW, project=project)
             for keys, entry in now.items()
             if keys not in ours and keys not in left[path] and way(entry)[0] is Way.DIRECT and not entry.disabled
         )
@@ -136,14 +131,13 @@ def _change(entry: HostEntry | None, server: str) -> Change | None:
         return Change.GONE
     if not entry.stdio:
         return Change.EDITED
-    argv = words(entry)
+    argv = entry.words
     found = through(argv)
     if found is None:
         return Change.DIRECT
     if found.server != server:
         return Change.EDITED
-    programs = [word for word in (argv[0], *argv[1:4]) if word.startswith("/")]
-    return None if all(map(os.path.exists, programs)) else Change.BROKEN
+    return Change.BROKEN if gone_program(argv) else None
 
 
 def place_of(entry: HostEntry) -> str:

@@ -117,10 +117,14 @@ def _show_left(left: Left) -> None:
 
 
 def show_drafts(drafts: Iterable[Draft], plan: Plan) -> None:
-    """Show the differences in the files, and which of them cannot be changed."""
+    """Show the differences in the files and why entries of ours are written again, and what cannot be changed."""
+    from supervisord_mcp.adoption.survey import place_of
     from supervisord_mcp.hosts.entry import Scope
     from supervisord_mcp.hosts.files import preview
 
+    for again in plan.again:
+        told = f"{place_of(again.entry)}: {again.gone}; it is written again"
+        console().print(printable(told), soft_wrap=True)
     secrets = [value for server in plan.servers for value in server.secrets.values()]
     for draft in drafts:
         if draft.reading.file.scope is Scope.PROJECT:

@@ -9,7 +9,7 @@ import typer
 from supervisord_mcp.cli.client import reload_daemon
 from supervisord_mcp.cli.confirming import DryRun, Yes, check_answerable, confirm
 from supervisord_mcp.cli.output import console, count, print_error, printable
-from supervisord_mcp.cli.person import Hosts, person, world
+from supervisord_mcp.cli.person import Hosts, alone, person, world
 from supervisord_mcp.errors import SmcpError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def release(
+    context: typer.Context,
     hosts: Hosts = None,
     *,
     remove: Annotated[
@@ -34,6 +35,7 @@ def release(
     from supervisord_mcp.adoption import releasing
     from supervisord_mcp.adoption.records import Records
 
+    alone(context, dry_run=dry_run)
     where = world()
     records = Records.of(where.paths)
     found = releasing.releases(records, person(None).where, tuple(hosts or ()))

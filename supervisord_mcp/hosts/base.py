@@ -119,6 +119,11 @@ class Dialect:
     #: Given the whole file and the path of an entry, whether something else in the file switches it off.
     switched_off: Callable[[Any, KeyPath], bool] | None = None
 
+    @property
+    def project(self) -> str:
+        """What stands in an argument for the directory that the host has open; empty where nothing does."""
+        return self.variables.project if "args" in self.expanded else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

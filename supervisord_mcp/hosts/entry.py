@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from supervisord_mcp.config.source import KeyPath
-from supervisord_mcp.config.variables import parse
+from supervisord_mcp.config.variables import PROJECT, names, parse
 
 
 class Scope(StrEnum):
@@ -66,6 +66,16 @@ class HostEntry:
     def stdio(self) -> bool:
         """Whether the host starts a process for it."""
         return bool(self.argv)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command, each word plain unless it depends on variables."""
+        return tuple(word if (plain := literal(word)) is None else plain for word in self.argv)
+
+    @property
+    def names_project(self) -> bool:
+        """Whether the host puts the directory that it has open into it."""
+        return any(PROJECT in names(text) for text in (*self.argv, *self.env.values(), self.cwd or ""))
 
 
 def literal(text: str) -> str | None:
