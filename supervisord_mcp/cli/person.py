@@ -11,7 +11,7 @@ import typer
 from supervisord_mcp.cli.client import paths
 from supervisord_mcp.cli.output import console, printable
 from supervisord_mcp.cli.parameters import project_root
-from supervisord_mcp.config.files import locked
+from supervisord_mcp.config.files import LockedError, locked
 from supervisord_mcp.errors import SmcpError
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from supervisord_mcp.adoption.gathering import Person
     from supervisord_mcp.adoption.importing import Plan
     from supervisord_mcp.credentials.vault import Vault
+
+
+#: For how many seconds a command waits for another one that changes files of hosts.
+WAIT = 10.0
 
 
 def host_names(incomplete: str) -> list[str]:
@@ -112,5 +116,11 @@ def alone(context: typer.Context, *, dry_run: bool) -> None:
 
     Raise `SmcpError` where another one goes on for too long: it may be waiting for an answer.
     """
-    if not dry_run:
-        context.with_resource(locked(paths().adoption_dir / "commands.lock", what="files of hosts"))
+    if dry_run:
+        return
+    file = paths().adoption_dir / "commands.lock"
+    told = f"another smcp adopt, import or release has been at the files of hosts for {WAIT:g} s; nothing was changed"
+    try:
+        context.with_resource(locked(file, WAIT, what="files of hosts"))
+    except LockedError as error:
+        raise SmcpError(told, remedy=f"answer what it asks, or end it: fuser {file}") from error

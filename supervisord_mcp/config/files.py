@@ -23,6 +23,10 @@ _LOCK_PAUSE = 0.02
 _MOST_LINKS = 40
 
 
+class LockedError(SmcpError):
+    """Somebody else keeps a lock for longer than anybody wants to wait."""
+
+
 def read_file(path: Path) -> bytes:
     """Return the content of a regular file. Raise `OSError` with a text for a person otherwise."""
     # O_NONBLOCK: opening a FIFO must not wait for somebody to write into it.
@@ -43,7 +47,7 @@ def read_file(path: Path) -> bytes:
 def locked(path: Path, wait: float = LOCK_WAIT, what: str = "configuration") -> Iterator[None]:
     """Hold the lock file while the block runs; ``what`` is what it stands for.
 
-    Raise `SmcpError` if there cannot be such a file, or if somebody else keeps it for too long.
+    Raise `SmcpError` if there cannot be such a file, and `LockedError` if somebody else keeps it for too long.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,7 +65,7 @@ def locked(path: Path, wait: float = LOCK_WAIT, what: str = "configuration") -> 
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise SmcpError(
+                    raise LockedError(
                         f"somebody else has been editing the {what} for {wait:g} s (lock {path})",
                         remedy=f"find the process with: fuser {path}",
                     ) from None
