@@ -127,6 +127,11 @@ class Records:
                 self._remove(*((record.backup,) if backups else ()), record.written)
             self._sweep(self._read())
 
+    def sweep(self) -> None:
+        """Remove what a command left that was killed: backups, with the secrets in them, that no record names."""
+        with locked(self.lock):
+            self._sweep(self._read())
+
     def before(self, record: Record) -> bytes:
         """Return how a file was before it was adopted."""
         return self._content(record.backup)

@@ -38,6 +38,8 @@ def release(
     alone(context, dry_run=dry_run)
     where = world()
     records = Records.of(where.paths)
+    if not dry_run:
+        records.sweep()
     found = releasing.releases(records, person(None).where, tuple(hosts or ()))
     if not found:
         console().print("nothing is adopted")
