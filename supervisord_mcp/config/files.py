@@ -75,11 +75,17 @@ def locked(path: Path, wait: float = LOCK_WAIT, what: str = "configuration") -> 
         os.close(fd)
 
 
-def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+class ChangedError(OSError):
+    """A file is no longer what it was when somebody decided to replace it."""
+
+
+def replace_file(path: Path, data: bytes, mode: int = 0o600, *, before: bytes | None = None) -> None:
     """Give a file a new content in one step; a reader sees the old or the new one, also after a power cut.
 
     A link is followed. Mode and owner of an existing file are kept; a new one gets ``mode``. Raise `OSError` if the
-    file cannot be replaced; then the old one is still there and nothing else is left.
+    file cannot be replaced; then the old one is still there and nothing else is left. With ``before`` the file is
+    replaced only if it still holds that, looked at as late as possible: to write to a disk takes time, in which
+    another program may save it too. Else raise `ChangedError`.
     """
     target = Path(os.path.realpath(path))
     old = _status(target)
@@ -95,6 +101,8 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
             os.fchmod(fd, stat.S_IMODE(old.st_mode) if old is not None else mode)
             file.flush()
             os.fsync(fd)
+        if before is not None and read_file(target) != before:
+            raise ChangedError(errno.EAGAIN, "was changed by another program meanwhile", str(target))
         os.replace(name, target)
     except BaseException:
         with suppress(FileNotFoundError):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import codecs
 import difflib
 import os
+import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from supervisord_mcp.config.document import decode
-from supervisord_mcp.config.files import read_file, replace_file
+from supervisord_mcp.config.files import ChangedError, read_file, replace_file
 from supervisord_mcp.config.source import KeyPath
 from supervisord_mcp.errors import ConfigError, HostFileError, Problem
 from supervisord_mcp.hosts.base import HostFile
@@ -62,8 +63,15 @@ def is_there(path: Path) -> bool:
 
     An empty directory stands there while a server may write to the project, so that it cannot make such a file.
     """
-    # A link that leads nowhere is there, for its problem to be told.
-    return path.is_symlink() or (path.exists() and not path.is_dir())
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        # Nobody may look, or its directory is a link to itself: what stands in the way is told when it is read.
+        return True
+    # So it is for a link that leads nowhere.
+    return not stat.S_ISDIR(mode)
 
 
 def read_content(file: HostFile, content: bytes) -> Reading:
@@ -115,14 +123,22 @@ def write(change: Change) -> None:
     path = change.file.path
     try:
         if read_file(path) != change.before:
-            raise HostFileError(f"{path}: was changed by another program meanwhile; nothing was changed", remedy=_AGAIN)
+            raise _changed(path)
         if change.after != change.before:
-            replace_file(path, change.after)
+            replace_file(path, change.after, before=change.before)
+    except ChangedError:
+        raise _changed(path) from None
     except OSError as error:
-        raise HostFileError(f"{path}: cannot be written: {error.strerror}; nothing was changed") from error
+        raise HostFileError(
+            f"{path}: cannot be written: {error.strerror}; nothing was changed",
+            remedy="check its permissions, those of its directory, and the disk",
+        ) from error
 
 
-_AGAIN = "close the host, or try again"
+def _changed(path: Path) -> HostFileError:
+    return HostFileError(
+        f"{path}: was changed by another program meanwhile; nothing was changed", remedy="close the host, or try again"
+    )
 
 
 def split_bom(content: bytes) -> tuple[bytes, str]:

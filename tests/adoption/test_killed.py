@@ -1,4 +1,4 @@
-"""A command that is killed between any two of its steps loses nothing: files, backups, secrets and configuration fit."""
+"""A command that is killed between any two of its steps loses nothing: files, backups, secrets and servers fit."""
 
 from __future__ import annotations
 
