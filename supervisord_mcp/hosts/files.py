@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import difflib
 import os
 import stat
 from collections.abc import Collection, Mapping
@@ -15,6 +14,7 @@ from supervisord_mcp.config.files import ChangedError, read_file, replace_file
 from supervisord_mcp.config.source import KeyPath
 from supervisord_mcp.errors import ConfigError, HostFileError, Problem
 from supervisord_mcp.hosts.base import HostFile
+from supervisord_mcp.hosts.differences import unified
 from supervisord_mcp.hosts.edits import Replacement, replace_entries
 from supervisord_mcp.hosts.entries import read_entries
 from supervisord_mcp.hosts.entry import HostEntry
@@ -114,7 +114,7 @@ def preview(change: Change, secrets: Collection[str] = ()) -> str:
     before, after = (
         masked(syntax, text, hidden).replace("\r\n", "\n").removesuffix("\n").split("\n") for text in texts
     )
-    lines = difflib.unified_diff(before, after, str(change.file.path), f"{change.file.path} (after)", lineterm="")
+    lines = unified(before, after, (str(change.file.path), f"{change.file.path} (after)"))
     return "".join(f"{line}\n" for line in lines)
 
 
