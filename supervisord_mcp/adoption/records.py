@@ -182,13 +182,20 @@ class Records:
             ) from error
 
     def _write(self, kept: _Kept) -> None:
-        self._put(self._file, msgspec.json.format(msgspec.json.encode(kept), indent=1))
+        try:
+            content = msgspec.json.format(msgspec.json.encode(kept), indent=1)
+        except UnicodeEncodeError:
+            raise SmcpError(
+                "cannot keep how a file was whose path is not UTF-8; nothing was changed",
+                remedy="change the entry by hand: its command becomes smcp connect NAME",
+            ) from None
+        self._put(self._file, content)
 
     def _put(self, file: Path, content: bytes) -> None:
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(file, content)
-        except (OSError, UnicodeEncodeError) as error:
+        except OSError as error:
             raise SmcpError(
                 f"cannot keep how the files of hosts were: {file}: {error}; nothing was changed",
                 remedy="check its permissions and the disk",

@@ -97,12 +97,17 @@ def change(reading: Reading, replacements: Mapping[KeyPath, Replacement]) -> Cha
     file = reading.file
     bom, text = split_bom(reading.content)
     try:
-        after = replace_entries(file.dialect, text, replacements)
+        after = replace_entries(file.dialect, text, replacements).encode()
+    except UnicodeEncodeError:
+        raise HostFileError(
+            f"{file.path}: cannot be changed: a path that it would name is not UTF-8; nothing was changed",
+            remedy="install smcp, and keep its files and the project, in directories with names in UTF-8",
+        ) from None
     except (CannotEditError, SyntaxFaultError) as error:
         raise HostFileError(
             f"{file.path}: cannot be changed: {error}; nothing was changed", remedy="change the entry by hand"
         ) from error
-    return Change(file, reading.content, bom + after.encode(), tuple(replacements))
+    return Change(file, reading.content, bom + after, tuple(replacements))
 
 
 def preview(change: Change, secrets: Collection[str] = ()) -> str:

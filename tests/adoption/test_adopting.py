@@ -380,3 +380,21 @@ def test_a_word_that_the_host_would_take_for_a_variable_is_never_written(
     with pytest.raises(SmcpError, match="the host would put something else"):
         adopt_file(only(machine), machine.plan(), machine.world)
     assert (file.read_bytes(), machine.records.adopted()) == (before, ())
+
+
+def test_a_path_that_is_not_utf_8_is_told_and_nothing_is_changed(tmp_path: Path) -> None:
+    odd = Machine(tmp_path)
+    odd.home = tmp_path / os.fsdecode(b"h\xff")
+    odd.home.mkdir()
+    odd.environ["HOME"] = str(odd.home)
+    file = odd.cursor(time=TIME)
+    before = file.read_bytes()
+    plan, (reading,) = odd.plan(), odd.gathered().readings
+    assert not import_servers(plan, odd.world).failed
+    with pytest.raises(SmcpError, match="a file was whose path is not UTF-8; nothing was changed"):
+        adopt_file(reading, plan, odd.world)
+    odd.environ["SMCP_HOME"] = str(odd.home)
+    (draft,) = drafts([reading], plan, odd.environ)
+    assert "a path that it would name is not UTF-8; nothing was changed" in str(draft.trouble)
+    assert file.read_bytes() == before
+    assert [one.name for one in odd.records.directory.glob("*.before")] == []
