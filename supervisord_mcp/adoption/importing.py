@@ -216,7 +216,7 @@ def _with_file(entry: HostEntry, rules: Rules) -> tuple[HostEntry, Left | None]:
 def _left(entry: HostEntry, rules: Rules) -> Left | None:
     if entry.url is not None and not entry.stdio:
         return Left(entry, Why.URL, ("it is reached by its address",))
-    if told := tuple(f"{one.field}: {one.written}: {one.why}" for one in entry.unresolved if not one.variable):
+    if told := tuple(one.told for one in entry.unresolved if not one.variable):
         return Left(entry, Why.UNRESOLVED, told)
     if told := tuple(f"args[{n - 1}]: {_READABLE}" for n, word in enumerate(entry.argv) if n and has_token(word)):
         return Left(entry, Why.EXPOSED, told)

@@ -15,7 +15,8 @@ from supervisord_mcp.adoption.specs import fingerprint
 from supervisord_mcp.adoption.tokens import has_token, secret_words, secrets_in
 from supervisord_mcp.config.source import KeyPath, written
 from supervisord_mcp.hosts.entry import HostEntry, literal
-from supervisord_mcp.hosts.files import Reading
+from supervisord_mcp.hosts.files import Change as FileChange
+from supervisord_mcp.hosts.files import Reading, preview, read_content
 
 
 class Way(StrEnum):
@@ -83,6 +84,15 @@ def tokens(entry: HostEntry) -> list[str]:
     if entry.url is not None and has_token(entry.url):
         found.append("url")
     return found
+
+
+def shown_change(change: FileChange, secrets: Iterable[str] = ()) -> str:
+    """Return how a file changes, for a person, without ``secrets`` and without those in commands."""
+    found = set(secrets)
+    for content in (change.before, change.after):
+        for entry in read_content(change.file, content).entries:
+            found.update(entry.words[number] for number in secret_words(entry.words))
+    return preview(change, found)
 
 
 def duplicates(entries: Iterable[HostEntry], rules: Rules) -> list[tuple[HostEntry, ...]]:

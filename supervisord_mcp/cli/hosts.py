@@ -102,7 +102,7 @@ def _entry(entry: HostEntry) -> dict[str, Any]:
         "gone": (gone_program(entry.words) if how is Way.THROUGH else "") or None,
         "disabled": entry.disabled,
         "tokens": tokens(entry),
-        "unresolved": [f"{one.field}: {one.written}: {one.why}" for one in entry.unresolved],
+        "unresolved": [one.told for one in entry.unresolved],
     }
 
 

@@ -67,7 +67,7 @@ def release(
 
 def _show(one: Release) -> None:
     from supervisord_mcp.adoption.releasing import backups
-    from supervisord_mcp.hosts.files import preview
+    from supervisord_mcp.adoption.survey import shown_change
 
     if one.gone:
         text = f"{one.file} is gone; how it was stays in {backups(world().paths, one)}"
@@ -76,7 +76,7 @@ def _show(one: Release) -> None:
     elif one.exact:
         text = f"{one.file}: every byte becomes what it was"
     else:
-        text = f"{one.file} was changed since; only the entries are put back\n{preview(one.change)}".rstrip("\n")
+        text = f"{one.file} was changed since; only the entries are put back\n{shown_change(one.change)}".rstrip("\n")
     console().print(printable(text), soft_wrap=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from supervisord_mcp.config.source import KeyPath
 from supervisord_mcp.config.variables import PROJECT, names, parse
+
+_DEFAULT = re.compile(r":-[^}]+")
 
 
 class Scope(StrEnum):
@@ -36,6 +39,11 @@ class Unresolved:
     why: str
     secret: bool = False
     variable: str | None = None
+
+    @property
+    def told(self) -> str:
+        """What a person reads of it: a default is not shown, for it may be a secret."""
+        return f"{self.field}: {_DEFAULT.sub(':-•••', self.written)}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)

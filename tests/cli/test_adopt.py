@@ -267,3 +267,32 @@ def test_who_can_be_asked_is_asked_for_the_passphrase_and_a_wrong_one_changes_no
     assert smcp("adopt", "--yes", "--untried").status == 0
     assert servers(machine)["git"]["credentials"] == {"GIT_TOKEN": "vault:git-GIT_TOKEN"}
     assert TOKEN not in machine.paths.config_file.read_text()
+
+
+SECRET = "mArKeR7zQ"
+
+
+def test_no_command_shows_a_secret_that_stands_in_a_command_line(smcp: Smcp, machine: Machine) -> None:
+    lines = (
+        ["--api-key", SECRET],
+        [f"--api-key={SECRET}"],
+        ["--header", f"Authorization: Bearer {SECRET}"],
+        ["--header", f"X-Api-Key:{SECRET}"],
+        [f"postgres://anna:{SECRET}@db.example.com/x"],
+        ["run", "-e", f"API_TOKEN={SECRET}", "image"],
+        ["-c", f"API_KEY={SECRET} node x.js"],
+        ["--config", json.dumps({"apiKey": SECRET})],
+        ["--auth", SECRET],
+        ["--db-pass", SECRET],
+        ["--token", f"${{TOKEN:-{SECRET}}}"],
+    )
+    servers = {f"s{number}": {"command": f"x{number}", "args": words} for number, words in enumerate(lines)}
+    files = machine.cursor(**servers), machine.claude(**servers)
+    out = [smcp(*command) for command in (("hosts",), ("hosts", "--json"), ("adopt", "-n"), ("import", "-n"))]
+    out.append(smcp("adopt", "--yes", "--untried"))
+    assert len(machine.records.adopted()) == 2
+    for file in files:
+        file.write_text(file.read_text() + "\n")
+    out += [smcp("release", "-n"), smcp("release", "--yes")]
+    assert "was changed since" in out[-2].out
+    assert [SECRET in ran.out + ran.err for ran in out] == [False] * len(out)
