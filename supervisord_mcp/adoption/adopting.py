@@ -10,7 +10,7 @@ import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from supervisord_mcp.errors import HostFileError, SmcpError
 from supervisord_mcp.hosts.base import Dialect
 from supervisord_mcp.hosts.edits import Replacement
 from supervisord_mcp.hosts.entry import HostEntry, Scope
-from supervisord_mcp.hosts.files import Change, Reading, change, read, read_content, write
+from supervisord_mcp.hosts.files import Change, FileChangedError, Reading, change, read, read_content, write
 
 
 class Stored(NamedTuple):
@@ -38,6 +38,8 @@ class Stored(NamedTuple):
     new: bool
 
 
+#: A file that changes under our hands more often than this is not being used by a person.
+_ATTEMPTS = 5
 #: Given a name and a value, stores the secret. Raises `SmcpError`.
 Store = Callable[[str, str], Stored]
 #: Given what an entry of ours named a secret by, removes it. Raises `SmcpError`.
@@ -217,12 +219,29 @@ def _project(entry: HostEntry, dialect: Dialect) -> Path | str | None:
 def adopt_file(reading: Reading, plan: Plan, world: World, done: Collection[Path] = ()) -> bool:
     """Write one file, keeping how it was; return whether it changed. Raise `SmcpError` where it stays as it is.
 
-    ``done`` are files that this adoption changed before: two hosts may read the same one.
+    What a host that runs saves meanwhile stays, unless it is about the entries that are replaced. ``done`` are files
+    that this adoption changed before: two hosts may read the same one.
     """
-    fresh = read(reading.file)
-    if fresh.content != reading.content and reading.file.path not in done:
-        raise SmcpError("another program changed it meanwhile", remedy="close the host, or try again")
-    draft = next(iter(drafts([fresh], plan, world.environ)), None)
+    for _ in range(_ATTEMPTS):
+        fresh = read(reading.file)
+        if reading.file.path not in done and not _means_the_same(reading, fresh, plan):
+            break
+        with suppress(FileChangedError):
+            return _adopt(fresh, plan, world)
+    raise SmcpError("another program changed it meanwhile", remedy="close the host, or try again")
+
+
+def _means_the_same(shown: Reading, fresh: Reading, plan: Plan) -> bool:
+    """Return whether the entries of a plan are as they were shown. What a project file says is trusted as a whole."""
+    if shown.file.scope is Scope.PROJECT:
+        return shown.content == fresh.content
+    now = {entry.path: replace(entry, line=0) for entry in fresh.entries}
+    planned = (entry for entry in shown.entries if plan.server_of(entry) or plan.again_of(entry))
+    return all(now.get(entry.path) == replace(entry, line=0) for entry in planned)
+
+
+def _adopt(reading: Reading, plan: Plan, world: World) -> bool:
+    draft = next(iter(drafts([reading], plan, world.environ)), None)
     if draft is None:
         return False
     if draft.change is None:
@@ -230,7 +249,7 @@ def adopt_file(reading: Reading, plan: Plan, world: World, done: Collection[Path
     if draft.change.before == draft.change.after:
         return False
     records, file = Records.of(world.paths), draft.reading.file
-    backup, written = backup_names(records.directory, file.host.key, file.path)
+    backup, after_name = backup_names(records.directory, file.host.key, file.path)
     record = Record(
         host=file.host.key,
         file=str(file.path),
@@ -238,7 +257,7 @@ def adopt_file(reading: Reading, plan: Plan, world: World, done: Collection[Path
         project=None if file.project is None else str(file.project),
         since=now(),
         backup=backup,
-        written=written,
+        written=after_name,
         replaced=tuple(Replaced(path, server, path in draft.again) for path, server in draft.servers.items()),
         left=tuple(entry.path for entry in draft.reading.entries if entry.path not in draft.servers),
     )

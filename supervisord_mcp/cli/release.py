@@ -54,11 +54,12 @@ def release(
     failed = False
     for one in found:
         try:
-            releasing.release_file(one, where)
+            releasing.release_file(one, where, person(None).where)
             done.append(one)
         except SmcpError as error:
             failed = True
-            print_error(SmcpError(f"{one.file} stays as it is: {error.message}", remedy=error.remedy))
+            remedy = f"{error.remedy}\n  how it was: {releasing.backups(where.paths, one)}".lstrip("\n ")
+            print_error(SmcpError(f"{one.file} stays as it is: {error.message}", remedy=remedy))
     if remove:
         _remove(done)
     if failed:

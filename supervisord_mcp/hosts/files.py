@@ -44,6 +44,10 @@ class Change:
     paths: tuple[KeyPath, ...]
 
 
+class FileChangedError(HostFileError):
+    """A file is no longer what it was when its change was made up."""
+
+
 def read(file: HostFile) -> Reading:
     """Return what a file of a host says. A file that does not exist says nothing; other faults are its problems."""
     try:
@@ -124,7 +128,10 @@ def preview(change: Change, secrets: Collection[str] = ()) -> str:
 
 
 def write(change: Change) -> None:
-    """Give the file its new content. Raise `HostFileError` if it is no longer what it was, or cannot be written."""
+    """Give the file its new content.
+
+    Raise `FileChangedError` if it is no longer what it was, and `HostFileError` if it cannot be written.
+    """
     path = change.file.path
     try:
         if read_file(path) != change.before:
@@ -140,8 +147,8 @@ def write(change: Change) -> None:
         ) from error
 
 
-def _changed(path: Path) -> HostFileError:
-    return HostFileError(
+def _changed(path: Path) -> FileChangedError:
+    return FileChangedError(
         f"{path}: was changed by another program meanwhile; nothing was changed", remedy="close the host, or try again"
     )
 

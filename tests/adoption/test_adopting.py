@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from supervisord_mcp.adoption import adopting
+from supervisord_mcp.adoption import adopting, releasing
 from supervisord_mcp.adoption.adopting import adopt_file, drafts, import_servers, take_back
 from supervisord_mcp.adoption.gathering import drifted
 from supervisord_mcp.adoption.importing import Why
@@ -25,6 +25,7 @@ from supervisord_mcp.config.load import load
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.errors import SmcpError
+from supervisord_mcp.hosts import files
 from supervisord_mcp.hosts.files import Change, Reading, preview
 from tests.adoption.machine import TIME, TOKEN, Machine
 
@@ -175,15 +176,88 @@ def test_links_modes_and_backups(machine: Machine) -> None:
     assert machine.records.after(record) == real.read_bytes()
 
 
-def test_a_file_that_was_changed_meanwhile_stays_as_it_is(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"mcpServers": {"time": {**TIME, "args": ["other-time"]}}}),
+        json.dumps({"mcpServers": {"time": {**TIME, "disabled": True}}}),
+        json.dumps({"mcpServers": {"clock": TIME}}),
+        '{"mcpServers": {"time": {"command": "uvx"',
+        "",
+    ],
+)
+def test_a_file_whose_entries_were_changed_meanwhile_stays_as_it_is(machine: Machine, text: str) -> None:
     file = machine.cursor(time=TIME)
     reading, plan = only(machine), machine.plan()
-    file.write_text(file.read_text() + "\n")
-    before = file.read_bytes()
+    file.write_text(text)
     with pytest.raises(SmcpError, match="another program changed it meanwhile"):
         adopt_file(reading, plan, machine.world)
-    assert file.read_bytes() == before
+    assert file.read_text() == text
     assert machine.records.adopted() == ()
+
+
+def test_what_a_host_that_runs_saves_beside_its_entries_stays(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = machine.claude(time=TIME)
+    before = json.loads(file.read_text())
+    reading, plan = only(machine), machine.plan()
+    starts = 0
+
+    def save() -> None:
+        nonlocal starts
+        starts += 1
+        data = json.loads(file.read_text())
+        file.write_text(json.dumps({**data, "numStartups": starts, "new": {}}))
+
+    def save_once(change: Change) -> None:
+        # In the moment before it is written, twice; then the host is quiet.
+        if starts < 3:
+            save()
+        files.write(change)
+
+    save()
+    monkeypatch.setattr(adopting, "write", save_once)
+    monkeypatch.setattr(releasing, "write", save_once)
+    assert adopt_file(reading, plan, machine.world)
+    found = json.loads(file.read_text())
+    assert (found["numStartups"], starts) == (3, 3)
+    assert found["mcpServers"]["time"]["args"][-1] == "time"
+    (record,) = machine.records.adopted()
+    assert json.loads(machine.records.before(record)) == {"numStartups": 3, "new": {}, **before}
+    starts = 1
+    machine.release()
+    assert json.loads(file.read_text()) == {"numStartups": 3, "new": {}, **before}
+    assert machine.records.adopted() == ()
+
+
+def test_a_file_that_a_host_saves_all_the_time_is_left_to_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = machine.claude(time=TIME)
+    reading, plan = only(machine), machine.plan()
+
+    def save_always(change: Change) -> None:
+        file.write_text(file.read_text() + " ")
+        files.write(change)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(adopting, "write", save_always)
+        with pytest.raises(SmcpError, match="another program changed it meanwhile"):
+            adopt_file(reading, plan, machine.world)
+    assert machine.records.adopted() == ()
+    assert adopt_file(reading, plan, machine.world)
+    monkeypatch.setattr(releasing, "write", save_always)
+    with pytest.raises(SmcpError, match="another program changes it all the time"):
+        machine.release()
+    assert len(machine.records.adopted()) == 1
+
+
+def test_a_project_file_that_was_changed_meanwhile_is_not_what_was_trusted(machine: Machine) -> None:
+    file = machine.shared(here=TIME)
+    machine.trust(file)
+    reading, plan = only(machine), machine.plan()
+    file.write_text(file.read_text() + "\n")
+    with pytest.raises(SmcpError, match="another program changed it meanwhile"):
+        adopt_file(reading, plan, machine.world)
 
 
 def test_a_file_that_cannot_be_written_leaves_no_record(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,12 @@ from tests.kit.daemon import ROOT
 
 #: More than a command has steps.
 HOMES = 52
+#: Runs a command that can make no file longer than so many bytes.
+LIMITED = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 GIT = {"command": "x-mcp", "env": {"GIT_TOKEN": TOKEN}}
 FILES = {
     ".cursor/mcp.json": json.dumps({"mcpServers": {"time": TIME, "git": GIT}}, indent=1).replace("\n", "\r\n"),
@@ -86,7 +92,7 @@ def state(home: Path) -> list[bool]:
         assert kept == [FILES[name].encode()]
         for entry in reading.entries:
             assert entry.words[4] in servers
-    if adopted[0]:
+    if adopted[0] and TOKEN not in servers["git"].env.values():
         values = Vault(paths_of(home), {}).values()
         assert values[servers["git"].credentials["GIT_TOKEN"].removeprefix("vault:")] == TOKEN
     return adopted
@@ -123,3 +129,30 @@ def test_release_that_is_killed_at_every_step(homes: list[Path], monkeypatch: py
         assert load(paths_of(home)).config.servers.keys() == {"clock", "git"}
         assert in_home(home, monkeypatch, "release", "--yes") == 0
         given_back(home)
+
+
+@pytest.mark.parametrize("room", [0, 250, 700])
+def test_a_disk_without_room_loses_nothing(homes: list[Path], monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    home = homes[0]
+    environ = {**os.environ, "HOME": str(home), "SMCP_HOME": str(home / "smcp"), "PYTHONPATH": str(ROOT)}
+    command = (sys.executable, "-m", "supervisord_mcp", "adopt", "--yes", "--untried")
+    # What is longer fails in the middle, as it does on a full disk.
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", LIMITED, str(room), *command],
+        env=environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=home,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1, done
+    assert b"File too large" in done.stderr
+    assert b"unexpected" not in done.stderr
+    assert state(home) != [True, True]
+    left = {one.name for one in home.rglob("*") if one.suffix in (".tmp", ".before", ".after")}
+    assert len(left) == 2 * sum(state(home))
+    assert in_home(home, monkeypatch, "adopt", "--yes", "--untried") == 0
+    adopted = load(paths_of(home)).config.servers["git"]
+    assert TOKEN in adopted.env.values() or adopted.credentials
+    assert in_home(home, monkeypatch, "release", "--yes") == 0
+    given_back(home)
