@@ -106,13 +106,14 @@ def given_back(home: Path) -> None:
     assert {one.name for one in records.directory.iterdir()} == {"records.json", "lock", "commands.lock"}
 
 
+@pytest.mark.slow
 def test_adopt_that_is_killed_at_every_step(homes: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     cut_short = killed(homes, "adopt", "--yes", "--untried")
     states = [state(home) for home in cut_short]
     assert states[0] == [False, False]
     # The last step is the second file.
     assert states[-1] == [False, True]
-    for home in cut_short[::8]:
+    for home in cut_short[::12]:
         assert in_home(home, monkeypatch, "adopt", "--yes", "--untried") == 0
         assert state(home) == [True, True]
         assert sorted(load(paths_of(home)).config.servers) == ["clock", "git"]
@@ -120,6 +121,7 @@ def test_adopt_that_is_killed_at_every_step(homes: list[Path], monkeypatch: pyte
         given_back(home)
 
 
+@pytest.mark.slow
 def test_release_that_is_killed_at_every_step(homes: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     for home in homes[:16]:
         assert in_home(home, monkeypatch, "adopt", "--yes", "--untried") == 0

@@ -220,10 +220,10 @@ def test_two_processes_at_once_do_what_one_would(machine: Machine) -> None:
         command = [sys.executable, "-m", "supervisord_mcp", *words, "--yes"]
         many = [
             subprocess.Popen(command, env=environ, cwd=machine.project, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            for _ in range(3)
+            for _ in range(2)
         ]
         ended = [(one.communicate(timeout=60), one.returncode) for one in many]
-        assert [code for _, code in ended] == [0, 0, 0], ended
+        assert [code for _, code in ended] == [0, 0], ended
         assert sum(b"adopted " in out for (out, _), _ in ended) == (words[0] == "adopt")
         if words[0] == "adopt":
             assert len(machine.records.adopted()) == len(files)
