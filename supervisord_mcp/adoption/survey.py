@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -33,6 +33,7 @@ class Change(StrEnum):
     DIRECT = "runs beside smcp again"
     EDITED = "was changed"
     BROKEN = "names a smcp that is not there any more"
+    UNKNOWN = "names a server that smcp does not have any more"
     NEW = "is new and runs beside smcp"
     GONE = "is gone"
     UNREADABLE = "cannot be read"
@@ -62,6 +63,8 @@ class Drift:
                 # Of files of projects only those of one project are looked at.
                 where = "" if self.project is None else f" --project {shlex.quote(self.project)}"
                 return f"smcp adopt {self.host}{where}"
+            case Change.UNKNOWN:
+                return f"smcp release {self.host}, or bring '{self.server}' back: smcp add"
             case Change.UNREADABLE:
                 return "correct it in the host, or with an editor"
             case Change.EDITED | Change.GONE:
@@ -104,10 +107,13 @@ def duplicates(entries: Iterable[HostEntry], rules: Rules) -> list[tuple[HostEnt
     return [tuple(group) for group in groups.values() if len({entry.file for entry in group}) > 1]
 
 
-def drift(records: Sequence[Record], readings: Mapping[Path, Reading]) -> list[Drift]:
+def drift(
+    records: Sequence[Record], readings: Mapping[Path, Reading], servers: Collection[str] | None = None
+) -> list[Drift]:
     """Given the records and their files as they are now, return what is not as it was left.
 
-    A file that is not in ``readings`` is gone, and with it all that could differ.
+    A file that is not in ``readings`` is gone, and with it all that could differ. ``servers`` are those that smcp has,
+    if that is known.
     """
     found: list[Drift] = []
     seen: dict[Path, dict[KeyPath, str]] = {}
@@ -126,7 +132,7 @@ def drift(records: Sequence[Record], readings: Mapping[Path, Reading]) -> list[D
             continue
         now = {entry.path: entry for entry in reading.entries}
         for keys, server in ours.items():
-            if (change := _change(now.get(keys), server)) is not None:
+            if (change := _change(now.get(keys), server, servers)) is not None:
                 found.append(Drift(host, path, str(keys[-1]), change, server, project))
         found += (
             Drift(host, path, entry.name, Change.NEW, project=project)
@@ -136,7 +142,7 @@ def drift(records: Sequence[Record], readings: Mapping[Path, Reading]) -> list[D
     return found
 
 
-def _change(entry: HostEntry | None, server: str) -> Change | None:
+def _change(entry: HostEntry | None, server: str, servers: Collection[str] | None) -> Change | None:
     if entry is None:
         return Change.GONE
     if not entry.stdio:
@@ -147,6 +153,8 @@ def _change(entry: HostEntry | None, server: str) -> Change | None:
         return Change.DIRECT
     if found.server != server:
         return Change.EDITED
+    if servers is not None and server not in servers:
+        return Change.UNKNOWN
     return Change.BROKEN if gone_program(argv) else None
 
 

@@ -107,3 +107,20 @@ def test_what_was_adopted_again_counts_as_it_was_written_last(machine: Machine) 
     edit(file, lambda servers: servers.update(time={"command": "other-mcp"}))
     machine.adopt()
     assert drift(machine) == []
+
+
+def test_an_adopted_entry_whose_server_was_removed_or_renamed(machine: Machine) -> None:
+    file = machine.cursor(time=TIME)
+    before = file.read_bytes()
+    machine.adopt()
+    config = machine.paths.config_file
+    config.write_text(config.read_text().replace("[servers.time]", "[servers.clock]"))
+    assert drift(machine) == [("time", Change.UNKNOWN)]
+    (one,) = drifted(machine.person, machine.records.adopted())
+    assert one.text == f"time in {file} names a server that smcp does not have any more"
+    assert one.remedy == "smcp release cursor, or bring 'time' back: smcp add"
+    # A configuration that is broken just now says nothing of its servers.
+    config.write_text("[servers")
+    assert drift(machine) == []
+    machine.release()
+    assert file.read_bytes() == before
