@@ -49,6 +49,7 @@ from supervisord_mcp.runtimes.process import secure_standard_fds
 from supervisord_mcp.shim import pointer_file
 from supervisord_mcp.stopped import Stopped
 from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.taps import TapDesk
 from supervisord_mcp.usage import UsageDesk
 from supervisord_mcp.verdicts import Verdicts
 
@@ -165,6 +166,7 @@ class Daemon:
             self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
             self._reloader = Reloader(self._reload_quietly)
             self._usage = UsageDesk(self._supervisor, self._observers, self._paths.counts_file)
+            self._taps = TapDesk(self._supervisor, self._observers)
             self._hosts = HostWatch(self._paths, self._observers, lambda: self._config.daemon.watch_hosts)
             office = Office(
                 supervisor=self._supervisor,
@@ -176,6 +178,7 @@ class Daemon:
                 log_of=self._logs.__getitem__,
                 usage=self._usage.report,
                 rotation=Rotation(self._supervisor, self._credentials),
+                taps=self._taps,
             )
             control = ControlServer(office, tasks)
             stop_reaping = orphans.watch_strangers(asyncio.get_running_loop())
@@ -294,6 +297,7 @@ class Daemon:
         self._launcher.origins = self._origins = loaded.origins
         plan, displaced = self._supervisor.reconfigure(config, self._launcher)
         self._usage.configure(config)
+        self._taps.configure(config)
         self._reception.rehouse(displaced)
         self._supervisor.start_eager((*plan.added, *plan.changed))
         result = ReloadResult(added=plan.added, changed=plan.changed, removed=plan.removed)

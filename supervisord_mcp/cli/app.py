@@ -30,6 +30,7 @@ from supervisord_mcp.cli import (
     secret,
     secret_values,
     status,
+    tap,
     tools,
     top,
     trust,
@@ -95,6 +96,17 @@ COMMANDS: Final = (
     Command("stop", verbs.stop, _SERVERS, ("smcp stop git time", "smcp stop --all")),
     Command("restart", verbs.restart, _SERVERS, ("smcp restart git", "smcp restart --all")),
     Command("logs", logs.logs, _SERVERS, ("smcp logs git", "smcp logs git -n 20 -f")),
+    Command(
+        "tap",
+        tap.tap,
+        _SERVERS,
+        (
+            "smcp tap git -f",
+            "smcp tap git -f --method 'tools/*' --host cursor",
+            "smcp tap git -f --raw | jq .",
+            "smcp tap git -f --save fault.jsonl",
+        ),
+    ),
     Command("tools", tools.tools, _SERVERS, ("smcp tools git", "smcp tools files --project ~/src/site --json")),
     Command("probe", probe.probe, _SERVERS, ("smcp probe git", "smcp probe git --json | jq .suggestions")),
     Command(

@@ -2,7 +2,7 @@
 
 A command connects, sends a greeting of role ``control`` (see `hello`) and then requests
 ``{"id": n, "op": "...", "args": {...}}``. The daemon answers each with ``{"id": n, "result": ...}`` or
-``{"id": n, "error": {"code", "message", "remedy", "exit"}}``. A stream (`Logs`, `Events`) is any number of
+``{"id": n, "error": {"code", "message", "remedy", "exit"}}``. A stream (`Logs`, `Events`, `Tap`) is any number of
 ``{"id": n, "event": {...}}`` and then ``{"id": n, "result": null}``; a request with ``"progress": true`` may be
 answered by events of `Progress` before its result. Replies come in any order. A command that has seen enough of a
 stream closes its connection.
@@ -21,6 +21,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from supervisord_mcp.errors import FramingError, SmcpError, UsageError
 from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
+from supervisord_mcp.protocol.tapping import Tap
 
 T = TypeVar("T")
 
@@ -157,6 +158,7 @@ Operation = (
     | Logs
     | Events
     | Usage
+    | Tap
     | Down
     | Stay
     | Version
@@ -179,6 +181,7 @@ OPERATIONS: Final[Mapping[str, type[Operation]]] = {
     "logs": Logs,
     "events": Events,
     "usage": Usage,
+    "tap": Tap,
     "down": Down,
     "stay": Stay,
     "version": Version,

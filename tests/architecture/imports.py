@@ -37,7 +37,9 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"reports"}),
     frozenset({"housing"}),
     frozenset({"supervisor"}),
-    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation", "usage"}),
+    frozenset(
+        {"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation", "taps", "usage"}
+    ),
     frozenset({"control", "reception", "hostwatch"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),
