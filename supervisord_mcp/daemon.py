@@ -39,6 +39,7 @@ from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
+from supervisord_mcp.replays import ReplayDesk
 from supervisord_mcp.rotation import Rotation
 from supervisord_mcp.runtimes import cgroup, delivery, hierarchy, orphans, tree
 from supervisord_mcp.runtimes.audit import Denial, Missed, Notice
@@ -179,6 +180,7 @@ class Daemon:
                 usage=self._usage.report,
                 rotation=Rotation(self._supervisor, self._credentials),
                 taps=self._taps,
+                replays=ReplayDesk(self._reception.receive, lambda: self._config.daemon.max_message),
             )
             control = ControlServer(office, tasks)
             stop_reaping = orphans.watch_strangers(asyncio.get_running_loop())

@@ -54,7 +54,7 @@ def tap(
     as_json: AsJson = False,
     save: Annotated[
         Path | None,
-        typer.Option("--save", metavar="FILE", help="Write them to a new file too.", dir_okay=False),
+        typer.Option("--save", metavar="FILE", help="Write them to a new file too, for smcp replay.", dir_okay=False),
     ] = None,
 ) -> None:
     """Show the messages of a server: who says what to whom, and how long answers take.

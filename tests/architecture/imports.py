@@ -40,6 +40,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(
         {"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation", "taps", "usage"}
     ),
+    frozenset({"replays"}),
     frozenset({"control", "reception", "hostwatch"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),

@@ -30,6 +30,7 @@ from supervisord_mcp.pipes import close_quietly
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.protocol.hello import Hello
 from supervisord_mcp.reception import Reception
+from supervisord_mcp.replays import ReplayDesk
 from supervisord_mcp.rotation import Rotation
 from supervisord_mcp.runtimes.base import Runtime
 from supervisord_mcp.server import ManagedServer
@@ -282,6 +283,7 @@ class Estate:
                 usage=self.usage.report,
                 rotation=Rotation(self.supervisor, self.launcher.credentials),
                 taps=self.taps,
+                replays=ReplayDesk(self.reception.receive, lambda: self.config.daemon.max_message),
             ),
             tasks,
         )
