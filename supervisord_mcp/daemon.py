@@ -31,6 +31,7 @@ from supervisord_mcp.credentials.masking import MaskedText, masker
 from supervisord_mcp.credentials.reading import Credentials
 from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, DaemonAliveError, LaunchError, Problem, SmcpError
+from supervisord_mcp.exporter import Exporter
 from supervisord_mcp.hostwatch import HostWatch
 from supervisord_mcp.launch import Launcher, Told, make_runtimes
 from supervisord_mcp.listener import Greeting, Listener
@@ -167,6 +168,7 @@ class Daemon:
             self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
             self._reloader = Reloader(self._reload_quietly)
             self._usage = UsageDesk(self._supervisor, self._observers, self._paths.counts_file)
+            self._exporter = Exporter(self._usage.snapshot)
             self._taps = TapDesk(self._supervisor, self._observers)
             self._hosts = HostWatch(self._paths, self._observers, lambda: self._config.daemon.watch_hosts)
             office = Office(
@@ -193,6 +195,7 @@ class Daemon:
             tasks.start_soon(self._usage.run)
             self._tell_crash(endpoint.crashed)
             self._supervisor.start_eager(self._config.servers)
+            self._exporter.configure(self._config.metrics)
             gc.collect()
             gc.freeze()
             systemd.notify("READY=1")
@@ -200,6 +203,7 @@ class Daemon:
             await self._ending.wait()
             systemd.notify("STOPPING=1")
             listener.close()
+            self._exporter.close()
             endpoint.close_socket()
             if not self._displaced:
                 self._reception.close_all()
@@ -300,6 +304,7 @@ class Daemon:
         plan, displaced = self._supervisor.reconfigure(config, self._launcher)
         self._usage.configure(config)
         self._taps.configure(config)
+        self._exporter.configure(config.metrics)
         self._reception.rehouse(displaced)
         self._supervisor.start_eager((*plan.added, *plan.changed))
         result = ReloadResult(added=plan.added, changed=plan.changed, removed=plan.removed)
@@ -411,7 +416,7 @@ class Daemon:
             uptime=round(time.monotonic() - self._started, 3),
             socket=str(self._paths.socket),
             config=str(self._paths.config_file),
-            problems=(*self._problems, *self._usage.problems),
+            problems=(*self._problems, *self._usage.problems, *filter(None, [self._exporter.trouble])),
             logging=self._logs.trouble,
             sessions=self._reception.sessions,
             hosts=self._hosts.remarks,

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
+from supervisord_mcp import __version__
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.metrics import report
 from supervisord_mcp.metrics.counts import Counts, Tally
@@ -26,6 +28,9 @@ from supervisord_mcp.runtimes.limits import amount_text
 from supervisord_mcp.runtimes.reading import Meter, Reading
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from supervisord_mcp.metrics.exposition import Snapshot
 
 _BASIS = "the sum over the servers; what the daemon itself takes is not taken off"
 
@@ -43,6 +48,7 @@ class UsageDesk:
         self._meters: dict[str, tuple[int, Meter]] = {}
         self._own = TreeMeter(lambda: [os.getpid()], lambda: None, lambda: None)
         self._before = (time.monotonic(), time.process_time(), 0.0)
+        self._began = time.time()
         self._asking = anyio.Lock()
         self._uncount: Callable[[], None] | None = None
         self._ledger.read()
@@ -143,6 +149,14 @@ class UsageDesk:
             ),
             problems=self.problems,
         )
+
+    async def snapshot(self) -> Snapshot:
+        """Return what is known, and all that was counted, for metrics."""
+        # Loaded where somebody fetches them: a daemon without metrics does not pay for their library.
+        from supervisord_mcp.metrics.exposition import Snapshot
+
+        usage = await self.report(control.Usage(fresh=True))
+        return Snapshot(usage, __version__, self._began, dict(self.counts.tallies))
 
     def _load(self, own: Reading | None) -> float:
         """Return how much of a processor this process used since this was last asked, or the time before."""

@@ -38,7 +38,19 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"housing"}),
     frozenset({"supervisor"}),
     frozenset(
-        {"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation", "taps", "usage"}
+        {
+            "caller",
+            "listener",
+            "http",
+            "reloader",
+            "inspector",
+            "admission",
+            "interview",
+            "rotation",
+            "taps",
+            "usage",
+            "exporter",
+        }
     ),
     frozenset({"replays"}),
     frozenset({"control", "reception", "hostwatch"}),
