@@ -167,7 +167,8 @@ class Daemon:
             self._supervisor = Supervisor(self._config, self._launcher, around, self._logs)
             self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
             self._reloader = Reloader(self._reload_quietly)
-            self._usage = UsageDesk(self._supervisor, self._observers, self._paths.counts_file)
+            files = self._paths.counts_file, self._paths.history_file
+            self._usage = UsageDesk(self._supervisor, self._observers, *files)
             self._exporter = Exporter(self._usage.snapshot)
             self._taps = TapDesk(self._supervisor, self._observers)
             self._hosts = HostWatch(self._paths, self._observers, lambda: self._config.daemon.watch_hosts)

@@ -15,6 +15,7 @@ import anyio.to_thread
 from supervisord_mcp import __version__
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.metrics import report
+from supervisord_mcp.metrics.archive import Archive
 from supervisord_mcp.metrics.counts import Counts, Tally
 from supervisord_mcp.metrics.ledger import Ledger
 from supervisord_mcp.metrics.pace import FRESH
@@ -38,13 +39,14 @@ _BASIS = "the sum over the servers; what the daemon itself takes is not taken of
 class UsageDesk:
     """All that is measured. Made in the event loop; `run` looks and keeps until it is cancelled."""
 
-    def __init__(self, supervisor: Supervisor, observers: Observers, file: Path) -> None:
-        """``file`` keeps what is counted."""
+    def __init__(self, supervisor: Supervisor, observers: Observers, counts: Path, history: Path) -> None:
+        """``counts`` keeps what is counted, ``history`` what was used over time."""
         self.counts = Counts(time.time)
         self.sampler = Sampler(self._targets, self.counts, time.time)
         self._supervisor = supervisor
         self._observers = observers
-        self._ledger = Ledger(file, self.counts)
+        self._ledger = Ledger(counts, self.counts)
+        self._archive = Archive(history, self.sampler, time.time)
         self._meters: dict[str, tuple[int, Meter]] = {}
         self._own = TreeMeter(lambda: [os.getpid()], lambda: None, lambda: None)
         self._before = (time.monotonic(), time.process_time(), 0.0)
@@ -52,6 +54,7 @@ class UsageDesk:
         self._asking = anyio.Lock()
         self._uncount: Callable[[], None] | None = None
         self._ledger.read()
+        self._archive.read()
         observers.add(self._event, "usage")
         self.configure(supervisor.config)
 
@@ -71,11 +74,13 @@ class UsageDesk:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.sampler.run)
             tasks.start_soon(self._ledger.run)
+            tasks.start_soon(self._archive.run)
 
     def close(self) -> None:
-        """Keep what was counted, for the next daemon."""
+        """Keep what was counted and measured, for the next daemon."""
         self._settle()
         self._ledger.write()
+        self._archive.write()
 
     def _event(self, event: Event) -> None:
         self.counts.event(event)

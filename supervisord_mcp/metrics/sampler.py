@@ -89,6 +89,8 @@ class Sampler:
         self.histories: dict[str, History] = {}
         #: Whether it looks by itself; limits that depend on it are looked after all the same.
         self.enabled = True
+        #: How often something was added to the histories.
+        self.added = 0
         self._targets = targets
         self._counts = counts
         self._wall = wall
@@ -163,6 +165,7 @@ class Sampler:
             points[target.server] = point if known is None else _together(known, point)
             self._spent(target.server, reading, before.reading if before is not None else Reading(), point)
         self.samples = samples
+        self.added += bool(points)
         for server, point in points.items():
             self.histories.setdefault(server, History()).add(point)
         for sample in samples.values():

@@ -266,7 +266,7 @@ class Estate:
         self.logs.configure(self.config)
         self.supervisor = Supervisor(self.config, self.launcher, around, self.logs)
         self.reception = Reception(self.supervisor, self.paths.sessions_dir, self.observers)
-        self.usage = UsageDesk(self.supervisor, self.observers, self.paths.counts_file)
+        self.usage = UsageDesk(self.supervisor, self.observers, self.paths.counts_file, self.paths.history_file)
         self.taps = TapDesk(self.supervisor, self.observers)
         self.downs = 0
         self.stays = 0
