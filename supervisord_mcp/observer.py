@@ -104,7 +104,7 @@ class _Watcher(Generic[T]):
     """Somebody who is told, and what that cost in this period."""
 
     name: str
-    tell: Callable[[T], object]
+    tell: Callable[[Sequence[T]], object]
     close: Callable[[], None]
     timed: bool = True
     since: float = 0.0
@@ -128,20 +128,25 @@ class Channel(Generic[T]):
         self._watchers: tuple[_Watcher[T], ...] = ()
         self._report = report
 
-    def add(
-        self, observer: Callable[[T], object], name: str = "", *, apart: bool = False, timed: bool = True
-    ) -> Callable[[], None]:
+    def add(self, observer: Callable[[T], object], name: str = "", *, apart: bool = False) -> Callable[[], None]:
         """Tell the observer from now on; return the function that ends it.
 
-        With ``apart`` it is called from a thread of its own. One that never waits, and does little that does not grow,
-        need not be ``timed``: that is for what is told of every call.
+        With ``apart`` it is called from a thread of its own.
         """
         name = name or getattr(observer, "__qualname__", type(observer).__name__)
         if apart:
             queue = _Queue(observer, name)
-            watcher: _Watcher[T] = _Watcher(name, queue.put, queue.close, timed=False)
-        else:
-            watcher = _Watcher(name, observer, lambda: None, timed=timed)
+            return self._add(_Watcher(name, _each(queue.put), queue.close, timed=False))
+        return self._add(_Watcher(name, _each(observer), lambda: None))
+
+    def add_counter(self, observer: Callable[[Sequence[T]], object], name: str) -> Callable[[], None]:
+        """Tell an observer of everything that is told together at once; return the function that ends it.
+
+        For what is told of every call: it never waits, and does little that does not grow, so its time is not taken.
+        """
+        return self._add(_Watcher(name, observer, lambda: None, timed=False))
+
+    def _add(self, watcher: _Watcher[T]) -> Callable[[], None]:
         self._set((*self._watchers, watcher))
         return lambda: self._remove(watcher)
 
@@ -156,8 +161,7 @@ class Channel(Generic[T]):
             tell = watcher.tell
             before = _clock()
             try:
-                for one in news:
-                    tell(one)
+                tell(news)
             except Exception as failure:  # noqa: BLE001 - whatever an observer does wrong
                 dropped = [*(dropped or ()), (watcher, failure)]
                 continue
@@ -186,6 +190,14 @@ class Channel(Generic[T]):
     def _set(self, watchers: tuple[_Watcher[T], ...]) -> None:
         self._watchers = watchers
         self.watched = bool(watchers)
+
+
+def _each(observer: Callable[[T], object]) -> Callable[[Sequence[T]], None]:
+    def tell(news: Sequence[T]) -> None:
+        for one in news:
+            observer(one)
+
+    return tell
 
 
 class _Queue(Generic[T]):

@@ -138,10 +138,16 @@ class Traffic:
             return
         server, instance, hosts = self._server, self._instance, self._hosts
         told = []
+        fine = Outcome.OK
         for (command, began, asked), ended, length, ending in news:
             session = command.session
             host = hosts.get(session) or self._name(session)
-            outcome = ending if isinstance(ending, Outcome) else _outcome(ending)
+            if isinstance(ending, Outcome):
+                outcome = ending
+            elif ending.endswith(_FINE):  # as most are, and a look is shorter than a call
+                outcome = fine
+            else:
+                outcome = _outcome(ending)
             method, tool = command.method, command.tool
             told.append(Call(server, instance, session, host, method, tool, began, ended, asked, length, outcome))
         self._calls.tell_all(told)

@@ -7,7 +7,7 @@ are bounded, for a host may call itself and its tools anything: what comes when 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -104,31 +104,33 @@ class Counts:
             found = self.tallies[server] = Tally(since=self._wall())
         return found
 
-    def call(self, call: Call) -> None:
-        """Count a call that is over."""
-        key = (call.server, call.host, call.method, call.tool)
-        cell = self._cells.get(key)
-        if cell is None:
-            cell = self._cells[key] = self._cell(call)
-        ended = call.ended
-        cell.calls += 1
-        cell.asked += call.asked
-        cell.told += call.told
-        outcome = call.outcome
-        if outcome is _OK or outcome is _ERROR:
-            seconds = ended - call.began
-            cell.seconds += seconds
-            latency = cell.latency
-            number = bisect_left(BOUNDS, seconds)
-            latency[number] = latency.get(number, 0) + 1
-            if outcome is _ERROR:
-                cell.errors += 1
-        elif outcome is Outcome.CANCELLED:
-            cell.cancelled += 1
-        else:
-            cell.timeouts += 1
+    def calls(self, calls: Sequence[Call]) -> None:
+        """Count calls that are over."""
         # Calls are told of a moment after they are over, which does not matter here.
-        cell.last = self._wall()
+        now = self._wall()
+        known = self._cells
+        for call in calls:
+            key = (call.server, call.host, call.method, call.tool)
+            cell = known.get(key)
+            if cell is None:
+                cell = known[key] = self._cell(call)
+            cell.calls += 1
+            cell.asked += call.asked
+            cell.told += call.told
+            cell.last = now
+            outcome = call.outcome
+            if outcome is _OK or outcome is _ERROR:
+                seconds = call.ended - call.began
+                cell.seconds += seconds
+                latency = cell.latency
+                number = bisect_left(BOUNDS, seconds)
+                latency[number] = latency.get(number, 0) + 1
+                if outcome is _ERROR:
+                    cell.errors += 1
+            elif outcome is Outcome.CANCELLED:
+                cell.cancelled += 1
+            else:
+                cell.timeouts += 1
         self.changed = self.called = True
 
     def event(self, event: Event) -> None:
