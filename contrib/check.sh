@@ -19,6 +19,8 @@ if ! command -v promtool >/dev/null; then
 fi
 # By itself: a distribution that has no such package must not go without the others.
 ensure_system chromium=chromium
+ensure_system podman=podman newuidmap=uidmap catatonit=catatonit runc=runc
+ensure_person smcp-podman
 require git "tests run a server that reads a repository"
 install_project dev
 cd "$root"
