@@ -11,6 +11,8 @@ ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential t
     gnome-keyring-daemon=gnome-keyring dbus-run-session=dbus dbus-send=dbus pass=pass gpg=gnupg
 # By itself: a distribution that has no such package must not go without the others.
 ensure_system chromium=chromium
+ensure_system podman=podman newuidmap=uidmap catatonit=catatonit runc=runc
+ensure_person smcp-podman
 require git "tests run a server that reads a repository"
 install_project dev
 cd "$root"

@@ -20,9 +20,10 @@ from supervisord_mcp.runtimes.container.engine import Engine, EngineError
 from supervisord_mcp.runtimes.container.stats import StatsMeter
 from supervisord_mcp.runtimes.container.watch import Ending, Watch, Watched
 from supervisord_mcp.runtimes.reading import Meter
+from supervisord_mcp.runtimes.watcher import Bounds, Watcher
 
 #: How long an engine has to end a container by itself, and to remove what is left of it.
-_KILL_SECONDS = 5.0
+_KILL_SECONDS = 2.0
 _REMOVE_SECONDS = 10.0
 #: How long after its first process an engine may take to say how a container ended.
 _TOLD_SECONDS = 10.0
@@ -57,6 +58,7 @@ class ContainerChild(Child):
         self.gauge: Gauge | None = None
         #: Ends what carries its bytes, where that is an engine: one that cannot deliver them does not see the end.
         self.cut: Callable[[], None] = lambda: None
+        self._watcher: Watcher | None = None
         self._reason = ""
         self._killing = False
         self._last: asyncio.Task[None] | None = None
@@ -70,6 +72,11 @@ class ContainerChild(Child):
         """Close a companion when the child has ended, however that happens."""
         self._companions.append(companion)
         self._ended.add_done_callback(lambda _: companion.close())
+
+    def watch(self, bounds: Bounds) -> None:
+        """Keep limits that the engine cannot, by looking."""
+        self._watcher = Watcher(bounds, lambda: proctable.descendants(self.pid), self.end)
+        self._watcher.start()
 
     def refused(self) -> tuple[str, ...]:
         """Return the first places of the network that the child asked for and was refused."""
@@ -208,6 +215,8 @@ class ContainerChild(Child):
             return
         for timer in self._timers:
             timer.cancel()
+        if self._watcher is not None:
+            self._watcher.stop()
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)

@@ -37,6 +37,8 @@ _CONNECT_SECONDS = 10
 _THREADS = 16
 #: Some engines repeat in their errors all that they were told.
 _MOST_TEXT = 600
+#: What some engines call an architecture, and what its kernel does.
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 class EngineError(LaunchError):
@@ -309,19 +311,26 @@ def _facts(info: Mapping[str, Any], version: Mapping[str, Any], place: Place) ->
     words = {part.partition("=")[2] for option in options for part in option.split(",") if part.startswith("name=")}
     components = [str(each.get("Name", "")) for each in version.get("Components") or ()]
     kernel = str(info.get("KernelVersion", ""))
-    found = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu": "CpuCfsQuota"}
     podman = any("Podman" in name for name in components)
+    rootless = "rootless" in words or bool(info.get("Rootless"))
+    group = int(info.get("CgroupVersion") or 1)
+    keys = {"memory": ("MemoryLimit",), "pids": ("PidsLimit",), "cpu": ("CpuCfsQuota", "CPUCfsQuota")}
+    controllers = frozenset(name for name, said in keys.items() if any(info.get(key) for key in said))
+    if (rootless and group == 1) or info.get("CgroupDriver") == "none":
+        # It says that it can, and leaves them out: nobody but root makes groups there.
+        controllers = frozenset()
+    machine = str(info.get("Architecture", ""))
     return Facts(
         name=str(info.get("Name", "")),
         version=str(info.get("ServerVersion", "")),
         # Another kernel is another machine, such as the one in which Docker Desktop runs everything.
         local=place.path is not None and kernel == os.uname().release,
-        rootless="rootless" in words,
+        rootless=rootless,
         selinux="selinux" in words,
         remapped="userns" in words,
-        cgroup=int(info.get("CgroupVersion") or 1),
-        controllers=frozenset(name for name, key in found.items() if info.get(key, info.get("CPUCfsQuota"))),
+        cgroup=group,
+        controllers=controllers,
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
         podman=podman,
-        architecture=str(info.get("Architecture", "")),
+        architecture=_MACHINES.get(machine, machine),
     )

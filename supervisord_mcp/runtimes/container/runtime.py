@@ -50,6 +50,7 @@ from supervisord_mcp.runtimes.egress.proxy import EgressProxy, Surroundings
 from supervisord_mcp.runtimes.hierarchy import group_of
 from supervisord_mcp.runtimes.limits import Available, plan, size_text
 from supervisord_mcp.runtimes.syscalls import Architecture, architectures
+from supervisord_mcp.runtimes.watcher import Bounds
 
 if TYPE_CHECKING:
     import docker
@@ -188,6 +189,12 @@ class ContainerRuntime(Runtime):
                 " which is another machine",
                 remedy='Use deliver = "env" (whoever has that engine can see it then), or an engine of this machine.',
             )
+        if unkept := sorted(plan(spec.limits, available(launching.facts)).watched - {"cpu"}):
+            raise IsolationError(
+                f"server {spec.name} was not started: {launching.facts.name} keeps no limit for {', '.join(unkept)}",
+                remedy="Give the engine there control groups of version 2, or do without: limits = "
+                f'{{ {unkept[0]} = "off" }}',
+            )
         setting = launching.setting((), ())
         told = creation.body(spec, launching.image, launching.facts, setting)
         watched = launching.watch.expect(setting.name)
@@ -313,7 +320,14 @@ class _Launching:
         running = Running(setting.name, pid, number, memory)
         child = ContainerChild(self.engine, self.watch, watched, running, pipes.ours)
         child.user = setting.user
-        child.limits = plan(self.spec.limits, available(self.facts)).report
+        planned = plan(self.spec.limits, available(self.facts))
+        child.limits = planned.report
+        if planned.watched and pid:
+            bounds = Bounds(
+                self.spec.limits.memory if "memory" in planned.watched else None,
+                self.spec.limits.pids if "pids" in planned.watched else None,
+            )
+            child.watch(bounds)
         if pid and (group := group_of(pid)) is not None:
             child.gauge = Group(group.version, setting.name, group.directories)
         return child
