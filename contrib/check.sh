@@ -9,10 +9,11 @@ set -euo pipefail
 ensure_home
 ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential tmux=tmux \
     gnome-keyring-daemon=gnome-keyring dbus-run-session=dbus dbus-send=dbus pass=pass gpg=gnupg
-# By itself: a distribution that has no such package must not go without the others.
+# By themselves: a distribution that has no such package must not go without the others.
 ensure_system chromium=chromium
 ensure_system podman=podman newuidmap=uidmap catatonit=catatonit runc=runc
 ensure_person smcp-podman
+ensure_system dockerd=docker.io docker-registry=docker-registry
 require git "tests run a server that reads a repository"
 install_project dev
 cd "$root"
