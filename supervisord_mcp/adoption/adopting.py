@@ -39,7 +39,7 @@ class Stored(NamedTuple):
 
 
 #: A file that changes under our hands more often than this is not being used by a person.
-_ATTEMPTS = 5
+ATTEMPTS = 5
 #: Given a name and a value, stores the secret. Raises `SmcpError`.
 Store = Callable[[str, str], Stored]
 #: Given what an entry of ours named a secret by, removes it. Raises `SmcpError`.
@@ -222,7 +222,7 @@ def adopt_file(reading: Reading, plan: Plan, world: World, done: Collection[Path
     What a host that runs saves meanwhile stays, unless it is about the entries that are replaced. ``done`` are files
     that this adoption changed before: two hosts may read the same one.
     """
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         fresh = read(reading.file)
         if reading.file.path not in done and not _means_the_same(reading, fresh, plan):
             break
