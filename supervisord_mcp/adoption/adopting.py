@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -191,6 +191,13 @@ def drafts(readings: Iterable[Reading], plan: Plan, environ: Mapping[str, str]) 
         except SmcpError as error:
             found.append(Draft(reading, servers, again, trouble=error))
     return found
+
+
+def only_in(plan: Plan, files: Container[tuple[str, Path]]) -> frozenset[str]:
+    """Return the servers of a plan that only entries of these files, each of a host, would name."""
+    return frozenset(
+        server.name for server in plan.servers if all((entry.host, entry.file) in files for entry in server.sources)
+    )
 
 
 def _changed(reading: Reading, replacements: Mapping[Keys, Replacement]) -> Change:
