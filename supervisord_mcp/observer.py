@@ -2,7 +2,8 @@
 
 This is the one place where logs, counters, taps and exporters attach. There are three channels of it, each with its own
 kind of news: `Observers.events` (state changes, sessions, reloads), `Observers.calls` (each request of a host, once it
-is over) and `Observers.messages` (each line on its way). A channel that nobody watches costs its publisher one look.
+is over) and `Observers.messages` (each line on its way, a channel for each server: who taps one of them is not felt by
+the others). A channel that nobody watches costs its publisher one look.
 
 An observer that fails, or that takes more than its share of the time of the daemon, is taken out, never fatal: watching
 must not hurt what is watched. What has to wait for something (a disk, a network) watches ``apart``: in a thread of its
@@ -20,11 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from supervisord_mcp.credentials.masking import masker
+from supervisord_mcp.protocol.tapping import Direction
 
 _log = logging.getLogger(__name__)
 
@@ -81,17 +83,20 @@ class Call(msgspec.Struct, gc=False):
     outcome: Outcome
 
 
-Direction = Literal["from-host", "to-host", "from-server", "to-server"]
-
-
 class Message(msgspec.Struct, gc=False):
-    """One line on its way, without its newline. ``session`` is 0 for what goes to or comes from the server itself."""
+    """One line on its way, without its newline. ``session`` is 0 for what goes to or comes from the server itself.
+
+    ``host`` is how the host of the session names itself. ``size`` is the length of the line, of which there is only the
+    beginning where it was too long to be passed on.
+    """
 
     server: str
     instance: str
     session: int
+    host: str
     direction: Direction
     line: bytes
+    size: int
 
 
 @dataclass(slots=True, eq=False)
@@ -233,6 +238,18 @@ class _Queue(Generic[T]):
                 return
 
 
+class Messages(dict[str, Channel[Message]]):
+    """The messages of each server, by its name; a channel is made when it is first asked for, and stays."""
+
+    def __init__(self, report: Callable[[str, str], None]) -> None:
+        super().__init__()
+        self._report = report
+
+    def __missing__(self, server: str) -> Channel[Message]:
+        channel = self[server] = Channel(self._report)
+        return channel
+
+
 class Observers:
     """All channels, the last events, and the observers that were taken out, with the cause."""
 
@@ -240,7 +257,7 @@ class Observers:
         self.dropped: dict[str, str] = {}
         self.events: Channel[Event] = Channel(self._dropped)
         self.calls: Channel[Call] = Channel(self._dropped)
-        self.messages: Channel[Message] = Channel(self._dropped)
+        self.messages = Messages(self._dropped)
         self.recent: deque[Event] = deque(maxlen=KEPT)
 
     def add(self, observer: Callable[[Event], object], name: str = "", *, apart: bool = False) -> Callable[[], None]:

@@ -379,6 +379,9 @@ class ServerConfig(Table):
         examples=[{"unix": True}],
     )
     log: Log = Field(default=Log(), description="The file that holds what the server writes to stderr.")
+    kept_messages: Annotated[StrictInt, Field(ge=0, le=10_000)] = Field(
+        default=0, description="How many of its last messages are kept in memory, at most 16M, for `smcp tap NAME`."
+    )
 
     @property
     def argv(self) -> tuple[str, ...]:

@@ -37,7 +37,22 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"reports"}),
     frozenset({"housing"}),
     frozenset({"supervisor"}),
-    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation", "usage"}),
+    frozenset(
+        {
+            "caller",
+            "listener",
+            "http",
+            "reloader",
+            "inspector",
+            "admission",
+            "interview",
+            "rotation",
+            "taps",
+            "usage",
+            "exporter",
+        }
+    ),
+    frozenset({"replays"}),
     frozenset({"control", "reception", "hostwatch"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),
