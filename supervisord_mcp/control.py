@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Raw
 
-from supervisord_mcp import __version__, interview
+from supervisord_mcp import __version__, interview, loglines
 from supervisord_mcp.admission import NO_PROJECT
 from supervisord_mcp.caller import Caller, calling
 from supervisord_mcp.credentials.masking import masker
@@ -33,7 +33,6 @@ from supervisord_mcp.protocol.control import (
     Events,
     ListResult,
     ListServers,
-    LogLine,
     Logs,
     Named,
     Operation,
@@ -53,6 +52,7 @@ from supervisord_mcp.protocol.control import (
     VersionResult,
 )
 from supervisord_mcp.protocol.framing import LineSplitter
+from supervisord_mcp.protocol.news import LogLine
 from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
 from supervisord_mcp.protocol.usage import UsageResult
 from supervisord_mcp.rotation import Rotation
@@ -333,14 +333,16 @@ class Connection:
         self._office.supervisor.server(operation.name)
         log = self._office.log_of(operation.name)
 
-        def tell(lines: list[str]) -> None:
-            for line in lines:
-                self._send(control.event_line(request, LogLine(line=line)))
+        def tell(line: LogLine) -> None:
+            if line.server == operation.name:
+                self._send(control.event_line(request, line))
 
         # Followed first: what is written while the file is read comes after it, and nothing comes twice or never,
         # because reading is one step of the event loop.
-        remove = log.follow(tell) if operation.follow else None
-        tell(log.last(operation.lines))
+        past = [] if operation.mark else list(loglines.parse(log.last(operation.lines), operation.name))
+        remove = self._office.observers.lines.add(tell, "smcp logs") if operation.follow else None
+        for event in [log.mark()] if operation.mark else past:
+            self._send(control.event_line(request, event))
         if remove is None:
             return
         try:

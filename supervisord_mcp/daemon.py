@@ -12,9 +12,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import Any, TextIO, cast
 
 import anyio
@@ -23,7 +21,6 @@ from supervisord_mcp import __version__, systemd
 from supervisord_mcp.blueprint import Surroundings
 from supervisord_mcp.catalogues import Catalogues
 from supervisord_mcp.config.load import Loaded, load, watched_directories
-from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import Paths, create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
 from supervisord_mcp.credentials.exposing import learn_stored, stored_in
@@ -34,7 +31,7 @@ from supervisord_mcp.errors import ConfigError, DaemonAliveError, LaunchError, P
 from supervisord_mcp.hostwatch import HostWatch
 from supervisord_mcp.launch import Launcher, Told, make_runtimes
 from supervisord_mcp.listener import Greeting, Listener
-from supervisord_mcp.logs import ServerLog
+from supervisord_mcp.logbooks import ServerLogs
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
@@ -66,43 +63,6 @@ LOOK_EVERY, LOOK_SOONER = 5.0, 0.1
 LAST_PATIENCE = 30.0
 
 
-class ServerLogs(Mapping[str, ServerLog]):
-    """The log of every server, made when first asked for."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._logs: dict[str, ServerLog] = {}
-        self._config = Config()
-
-    def configure(self, config: Config) -> None:
-        """Take the limits of a new configuration; what is left of a removed server is closed with its last line."""
-        self._config = config
-        for name, log in self._logs.items():
-            if (server := config.servers.get(name)) is not None:
-                log.limit(max_size=server.log.max_size, keep=server.log.keep)
-            else:
-                log.close()
-
-    def __getitem__(self, name: str) -> ServerLog:
-        if name not in self._logs:
-            server = self._config.servers[name]
-            path = self._directory / f"{name}.log"
-            self._logs[name] = ServerLog(path, max_size=server.log.max_size, keep=server.log.keep)
-        return self._logs[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._logs)
-
-    def __len__(self) -> int:
-        return len(self._logs)
-
-    @property
-    def trouble(self) -> str:
-        """What is wrong with the logs, or "ok"."""
-        found = [log.trouble for log in self._logs.values() if log.trouble]
-        return f"degraded: {'; '.join(found)}" if found else "ok"
-
-
 class Daemon:
     """One running daemon."""
 
@@ -120,8 +80,9 @@ class Daemon:
         #: Whether another daemon has the place of this one.
         self._displaced = False
         self._observers = Observers()
-        self._logs = ServerLogs(paths.log_dir)
+        self._logs = ServerLogs(paths.log_dir, self._observers)
         self._logs.configure(loaded.config)
+        self._observers.add(self._logs.note, "log")
         self._loading = anyio.Lock()
         self._marker = marker_prefix(paths)
         self._origins = loaded.origins
@@ -355,6 +316,7 @@ class Daemon:
             idle_exit = self._config.daemon.idle_exit if self._on_demand else None
             await anyio.sleep(min(LOOK_EVERY, max(idle_exit or LOOK_EVERY, LOOK_SOONER)))
             self._look_at_socket(endpoint, listener)
+            self._logs.settle()
             if self._reception.sessions or control.connections or self._supervisor.needed:
                 self._needed_at = time.monotonic()
             elif idle_exit is not None and time.monotonic() - self._needed_at >= idle_exit:

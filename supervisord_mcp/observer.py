@@ -1,8 +1,9 @@
 """Fan-out of what happens: events, calls of hosts, and single messages, told to whoever watches.
 
-This is the one place where logs, counters, taps and exporters attach. There are three channels of it, each with its own
+This is the one place where logs, counters, taps and exporters attach. There are four channels of it, each with its own
 kind of news: `Observers.events` (state changes, sessions, reloads), `Observers.calls` (each request of a host, once it
-is over) and `Observers.messages` (each line on its way). A channel that nobody watches costs its publisher one look.
+is over), `Observers.messages` (each line on its way) and `Observers.lines` (each line of the log of a server). A
+channel that nobody watches costs its publisher one look.
 
 An observer that fails, or that takes more than its share of the time of the daemon, is taken out, never fatal: watching
 must not hurt what is watched. What has to wait for something (a disk, a network) watches ``apart``: in a thread of its
@@ -25,6 +26,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from supervisord_mcp.credentials.masking import masker
+from supervisord_mcp.protocol.news import LogLine
 
 _log = logging.getLogger(__name__)
 
@@ -229,6 +231,7 @@ class Observers:
         self.events: Channel[Event] = Channel(self._dropped)
         self.calls: Channel[Call] = Channel(self._dropped)
         self.messages: Channel[Message] = Channel(self._dropped)
+        self.lines: Channel[LogLine] = Channel(self._dropped)
         self.recent: deque[Event] = deque(maxlen=KEPT)
 
     def add(self, observer: Callable[[Event], object], name: str = "", *, apart: bool = False) -> Callable[[], None]:

@@ -197,8 +197,7 @@ class Supervisor:
         only = self._around.verdicts.load(launch.fingerprint).only
         pinned = self.config.servers[key.server].pinned_era
         known = self._around.catalogues.load(key.server, launch.digests[pinned or only or launch.era])
-        tag = self._tag(key)
-        log = TaggedLog(self._logs[key.server], tag) if tag else self._logs[key.server]
+        log = TaggedLog(self._logs[key.server], self._tag(key), int(key.session or 0))
         instance = ManagedServer(self._blueprint(key, launch), self._around, log, known)
         if self._stopped.hold(key.server).holds(key.project):
             instance.stop()
@@ -206,11 +205,10 @@ class Supervisor:
 
     def _tag(self, key: InstanceKey) -> str:
         """Return what tells the lines of an instance from those of others of its server, empty if nothing needs to."""
-        if key.session is not None:
-            return f"session-{key.session}"
-        if key.project is not None:
+        if key.project is not None and key.session is None:
             return key.project
-        return key.digest if any(other.server == key.server for other in self._housed) else ""
+        several = key.session is None and any(other.server == key.server for other in self._housed)
+        return key.digest if several else ""
 
     def _blueprint(self, key: InstanceKey, launch: Launch) -> Blueprint:
         config = self.config.servers[key.server]

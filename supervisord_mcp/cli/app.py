@@ -94,7 +94,17 @@ COMMANDS: Final = (
     Command("start", verbs.start, _SERVERS, ("smcp start git", "smcp start --all")),
     Command("stop", verbs.stop, _SERVERS, ("smcp stop git time", "smcp stop --all")),
     Command("restart", verbs.restart, _SERVERS, ("smcp restart git", "smcp restart --all")),
-    Command("logs", logs.logs, _SERVERS, ("smcp logs git", "smcp logs git -n 20 -f")),
+    Command(
+        "logs",
+        logs.logs,
+        _SERVERS,
+        (
+            "smcp logs git",
+            "smcp logs git -n 20 -f",
+            "smcp logs git --since 2h --grep 'error|denied'",
+            "smcp logs git --session 7 --json | jq .text",
+        ),
+    ),
     Command("tools", tools.tools, _SERVERS, ("smcp tools git", "smcp tools files --project ~/src/site --json")),
     Command("probe", probe.probe, _SERVERS, ("smcp probe git", "smcp probe git --json | jq .suggestions")),
     Command(

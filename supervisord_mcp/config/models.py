@@ -158,11 +158,15 @@ class Backoff(Table):
 
 
 class Log(Table):
-    """The file that holds what a server writes to stderr."""
+    """The files that hold what a server writes to stderr and what smcp says about it."""
 
     max_size: Size = Field(default=2 << 20, ge=1024, description="A log file is rotated before it grows beyond this.")
     keep: StrictInt = Field(
         default=5, ge=1, le=100, description="Log files kept for a server, the current one included."
+    )
+    rate: CountBound = Field(
+        default=500,
+        description="Lines a second of a server, taken over ten seconds; what is more is left out, and counted.",
     )
 
 
@@ -378,7 +382,9 @@ class ServerConfig(Table):
         description="What the server may ask of the kernel.",
         examples=[{"unix": True}],
     )
-    log: Log = Field(default=Log(), description="The file that holds what the server writes to stderr.")
+    log: Log = Field(
+        default=Log(), description="The files that hold what the server writes to stderr and what smcp says about it."
+    )
 
     @property
     def argv(self) -> tuple[str, ...]:

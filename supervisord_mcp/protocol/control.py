@@ -107,11 +107,16 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Logs(msgspec.Struct, frozen=True, kw_only=True):
-    """The last lines of the log of a server, and what follows. Stream of `LogLine`."""
+    """The last lines of the log of a server, and what follows. Stream of `news.LogLine`.
+
+    With ``mark`` the first event is a `news.LogMark` instead of any lines: who asks reads the files up to there, and
+    nothing is missing or comes twice.
+    """
 
     name: str
     lines: int = 100
     follow: bool = False
+    mark: bool = False
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):
@@ -310,12 +315,6 @@ class ToolsResult(msgspec.Struct, frozen=True, kw_only=True):
 
     tools: tuple[Raw, ...] = ()
     busy: bool = False
-
-
-class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a log, without its end."""
-
-    line: str
 
 
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
