@@ -29,6 +29,7 @@ from supervisord_mcp.credentials.reading import Credentials
 from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, DaemonAliveError, LaunchError, Problem, SmcpError
 from supervisord_mcp.hostwatch import HostWatch
+from supervisord_mcp.journald import Journald
 from supervisord_mcp.launch import Launcher, Told, make_runtimes
 from supervisord_mcp.listener import Greeting, Listener
 from supervisord_mcp.logbooks import ServerLogs
@@ -83,6 +84,8 @@ class Daemon:
         self._logs = ServerLogs(paths.log_dir, self._observers)
         self._logs.configure(loaded.config)
         self._observers.add(self._logs.note, "log")
+        self._journald = Journald(self._observers)
+        self._journald.configure(loaded.config.daemon.journal)
         self._loading = anyio.Lock()
         self._marker = marker_prefix(paths)
         self._origins = loaded.origins
@@ -255,6 +258,7 @@ class Daemon:
         self._launcher.origins = self._origins = loaded.origins
         plan, displaced = self._supervisor.reconfigure(config, self._launcher)
         self._usage.configure(config)
+        self._journald.configure(config.daemon.journal)
         self._reception.rehouse(displaced)
         self._supervisor.start_eager((*plan.added, *plan.changed))
         result = ReloadResult(added=plan.added, changed=plan.changed, removed=plan.removed)

@@ -194,7 +194,8 @@ class _Queue(Generic[T]):
         self._filled = threading.Semaphore(0)
         self._error: Exception | None = None
         # A daemon thread: one that hangs in a write must not keep the program from ending.
-        threading.Thread(target=self._run, name=f"observer {name}", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=f"observer {name}", daemon=True)
+        self._thread.start()
 
     def put(self, news: T) -> None:
         """Leave news for the observer. Raise what it failed with, or `BufferError` if it does not keep up."""

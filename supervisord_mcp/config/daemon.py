@@ -51,6 +51,11 @@ class DaemonConfig(Table):
         " never root; what it is given of root's files is lent to it. Read at the start.",
     )
     log_level: LogLevel = Field(default="info", description="The least important messages that the daemon logs.")
+    journal: StrictBool = Field(
+        default=True,
+        description="Whether what is in the logs of servers goes to the journal of systemd as well, where the extra"
+        " `systemd` is installed: `journalctl SMCP_SERVER=NAME`.",
+    )
     reload: StrictBool = Field(default=True, description="Load the configuration again when one of its files changes.")
     watch_hosts: StrictBool = Field(
         default=False,
