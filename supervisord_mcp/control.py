@@ -48,6 +48,7 @@ from supervisord_mcp.protocol.control import (
     Stop,
     Tools,
     ToolsResult,
+    TrustChanged,
     Version,
     VersionResult,
 )
@@ -229,13 +230,13 @@ class Connection:
                 await self._events(request, operation)
             case control.Usage():
                 return await self._office.usage(operation)
-            case Reload() | Down() | Stay() | Version():
+            case Reload() | Down() | Stay() | Version() | TrustChanged():
                 return await self._govern(operation)
             case _:
                 return await self._secret(operation)
         return None
 
-    async def _govern(self, operation: Reload | Down | Stay | Version) -> object:
+    async def _govern(self, operation: Reload | Down | Stay | Version | TrustChanged) -> object:
         """Do what is about the daemon itself."""
         match operation:
             case Reload():
@@ -244,6 +245,9 @@ class Connection:
                 self._office.shut_down()
             case Stay():
                 self._office.stay()
+            case TrustChanged(files=files, trusted=trusted):
+                data = {"files": list(files), "trusted": trusted}
+                self._office.observers.publish(Event("trust-changed", data=data))
             case Version():
                 return VersionResult(version=__version__, pid=os.getpid())
         return None
@@ -284,8 +288,13 @@ class Connection:
             raise SmcpError(text, remedy="Run this command inside a project, or with --project DIRECTORY.")
         key = supervisor.next_key()
         instance = supervisor.house(supervisor.plan(facts), facts, key)
-        async with calling(instance, key, lambda: supervisor.released(instance)) as caller:
-            yield instance, caller
+        data = {"session": key, "pid": self._peer_pid, "project": facts.project, "resumed": False}
+        self._office.observers.publish(Event("session-opened", facts.server, data))
+        try:
+            async with calling(instance, key, lambda: supervisor.released(instance)) as caller:
+                yield instance, caller
+        finally:
+            self._office.observers.publish(Event("session-closed", facts.server, {"session": key, "reason": ""}))
 
     async def _tools(self, operation: Tools) -> ToolsResult:
         async with self._caller(operation) as (instance, caller):

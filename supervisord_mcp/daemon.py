@@ -139,7 +139,7 @@ class Daemon:
                 stay=self._stay,
                 log_of=self._logs.__getitem__,
                 usage=self._usage.report,
-                rotation=Rotation(self._supervisor, self._credentials),
+                rotation=Rotation(self._supervisor, self._credentials, self._observers),
             )
             control = ControlServer(office, tasks)
             stop_reaping = orphans.watch_strangers(asyncio.get_running_loop())
@@ -154,6 +154,8 @@ class Daemon:
             self._supervisor.start_eager(self._config.servers)
             gc.collect()
             gc.freeze()
+            data = {"pid": os.getpid(), "version": __version__}
+            self._observers.publish(Event("daemon-started", data=data))
             systemd.notify("READY=1")
             _log.info("smcp %s listens on %s", __version__, self._paths.socket)
             await self._ending.wait()
@@ -302,15 +304,16 @@ class Daemon:
             return
         match notice:
             case Denial():
-                kind, times = "syscall-refused", f", {notice.count} times by now" if notice.count > 1 else ""
+                times = f", {notice.count} times by now" if notice.count > 1 else ""
                 text = f"system call {notice.call} refused: {notice.answer}{times}"
                 data: dict[str, Any] = {"call": notice.call, "answer": notice.answer, "count": notice.count}
+                event = Event("syscall-refused", notice.server, data)
             case Missed():
-                kind, use = "file-missed", "write" if notice.writes else "read"
+                use = "write" if notice.writes else "read"
                 text = f"file not shown that it would {use}: {notice.path}"
-                data = {"path": notice.path, "use": use}
+                event = Event("file-missed", notice.server, {"path": notice.path, "use": use})
         self._logs[notice.server].write("smcp", text)
-        self._observers.publish(Event(kind, notice.server, data))
+        self._observers.publish(event)
 
     # Watching itself
 

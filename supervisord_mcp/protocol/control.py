@@ -145,6 +145,13 @@ class Stay(msgspec.Struct, frozen=True, kw_only=True):
     """Run on although nobody needs the daemon, also if it was started on demand. Answer: null."""
 
 
+class TrustChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A person trusts files of projects as they are now, or (not ``trusted``) no more. Answer: null."""
+
+    files: tuple[str, ...]
+    trusted: bool
+
+
 class Version(msgspec.Struct, frozen=True, kw_only=True):
     """Who answers. Answer: `VersionResult`."""
 
@@ -168,6 +175,7 @@ Operation = (
     | SecretChanged
     | SecretCheck
     | SecretUnlock
+    | TrustChanged
 )
 
 #: The name of every operation on the wire.
@@ -190,6 +198,7 @@ OPERATIONS: Final[Mapping[str, type[Operation]]] = {
     "secret-changed": SecretChanged,
     "secret-check": SecretCheck,
     "secret-unlock": SecretUnlock,
+    "trust-changed": TrustChanged,
 }
 _NAMES: Final[Mapping[type[Operation], str]] = {operation: name for name, operation in OPERATIONS.items()}
 

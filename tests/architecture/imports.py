@@ -36,7 +36,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"blueprint", "explanation", "congestion", "echoes"}),
     frozenset({"server"}),
     frozenset({"reports"}),
-    frozenset({"housing"}),
+    frozenset({"housing", "starting"}),
     frozenset({"supervisor"}),
     frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation", "usage"}),
     frozenset({"control", "reception", "hostwatch"}),

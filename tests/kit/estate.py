@@ -278,7 +278,7 @@ class Estate:
                 stay=self._stay,
                 log_of=self.logs.__getitem__,
                 usage=self.usage.report,
-                rotation=Rotation(self.supervisor, self.launcher.credentials),
+                rotation=Rotation(self.supervisor, self.launcher.credentials, self.observers),
             ),
             tasks,
         )

@@ -32,6 +32,7 @@ OPERATIONS: list[Operation] = [
     control.Events(follow=True),
     control.Down(),
     control.Stay(),
+    control.TrustChanged(files=("/p/.mcp.json",), trusted=True),
     control.Version(),
     SecretChanged(secrets=("vault:a",), only_failed=True),
     SecretCheck(names=("a",)),
@@ -54,6 +55,7 @@ def test_every_operation_is_tested_and_named() -> None:
     assert set(control.OPERATIONS) == {
         "status",
         "start",
+        "trust-changed",
         "stop",
         "restart",
         "reload",
