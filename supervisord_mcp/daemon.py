@@ -18,6 +18,7 @@ from typing import Any, TextIO, cast
 import anyio
 
 from supervisord_mcp import __version__, systemd
+from supervisord_mcp.audit import Audit
 from supervisord_mcp.blueprint import Surroundings
 from supervisord_mcp.catalogues import Catalogues
 from supervisord_mcp.config.load import Loaded, load, watched_directories
@@ -129,6 +130,8 @@ class Daemon:
             self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
             self._reloader = Reloader(self._reload_quietly)
             self._usage = UsageDesk(self._supervisor, self._observers, self._paths.counts_file)
+            self._audit = Audit(self._paths.audit_file, self._observers)
+            self._audit.configure(self._config.audit)
             self._hosts = HostWatch(self._paths, self._observers, lambda: self._config.daemon.watch_hosts)
             office = Office(
                 supervisor=self._supervisor,
@@ -167,6 +170,7 @@ class Daemon:
             with anyio.move_on_after(LAST_PATIENCE + 3 * self._longest_grace()):
                 await self._supervisor.shut_down()
             self._usage.close()
+            self._audit.close()
             stop_reaping()
             tasks.cancel_scope.cancel()
 
@@ -260,6 +264,8 @@ class Daemon:
         self._launcher.origins = self._origins = loaded.origins
         plan, displaced = self._supervisor.reconfigure(config, self._launcher)
         self._usage.configure(config)
+        self._usage.settle()  # what is over already is told to those who wanted it then
+        self._audit.configure(config.audit)
         self._journald.configure(config.daemon.journal)
         self._reception.rehouse(displaced)
         self._supervisor.start_eager((*plan.added, *plan.changed))
@@ -376,6 +382,7 @@ class Daemon:
             config=str(self._paths.config_file),
             problems=(*self._problems, *self._usage.problems),
             logging=self._logs.trouble,
+            audit=self._audit.trouble or "ok",
             sessions=self._reception.sessions,
             hosts=self._hosts.remarks,
         )

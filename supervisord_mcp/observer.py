@@ -66,8 +66,9 @@ class Call(msgspec.Struct, gc=False):
 
     ``host`` is how the host names itself in its handshake. ``tool`` is the name of the tool as JSON text, empty for
     other requests. ``began`` and ``ended`` are in seconds of the monotonic clock; ``asked`` and ``told`` are the bytes
-    of request and answer. ``outcome`` is ``error`` also for a tool that says so in its result. (A struct, because one
-    is made for every call.)
+    of request and answer. ``outcome`` is ``error`` also for a tool that says so in its result. ``identity`` is the JSON
+    text of the id that the host gave it; ``request`` is the line of the host that it was in, perhaps with others, empty
+    unless `Observers.keep_requests`. (A struct, because one is made for every call.)
     """
 
     server: str
@@ -81,6 +82,8 @@ class Call(msgspec.Struct, gc=False):
     asked: int
     told: int
     outcome: Outcome
+    identity: bytes = b""
+    request: bytes = b""
 
 
 Direction = Literal["from-host", "to-host", "from-server", "to-server"]
@@ -229,10 +232,12 @@ class Observers:
 
     def __init__(self) -> None:
         self.dropped: dict[str, str] = {}
-        self.events: Channel[Event] = Channel(self._dropped)
-        self.calls: Channel[Call] = Channel(self._dropped)
-        self.messages: Channel[Message] = Channel(self._dropped)
-        self.lines: Channel[LogLine] = Channel(self._dropped)
+        self.events: Channel[Event] = Channel(self.let_go)
+        self.calls: Channel[Call] = Channel(self.let_go)
+        self.messages: Channel[Message] = Channel(self.let_go)
+        self.lines: Channel[LogLine] = Channel(self.let_go)
+        #: Whether somebody wants `Call.request`.
+        self.keep_requests = False
         self.recent: deque[Event] = deque(maxlen=KEPT)
 
     def add(self, observer: Callable[[Event], object], name: str = "", *, apart: bool = False) -> Callable[[], None]:
@@ -245,6 +250,7 @@ class Observers:
         self.recent.append(event)
         self.events.tell(event)
 
-    def _dropped(self, name: str, cause: str) -> None:
+    def let_go(self, name: str, cause: str) -> None:
+        """An observer was taken out: report it."""
         self.dropped[name] = cause
         self.publish(Event("observer-dropped", data={"observer": name, "cause": cause}))

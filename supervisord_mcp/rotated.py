@@ -8,15 +8,19 @@ or emptied is made anew.
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 #: How often a file that was moved or deleted by somebody else is looked for, and a failed one tried again, in seconds.
 CHECK_EVERY = 1.0
 #: How much of a file is read at once, from its end, in bytes.
 _BLOCK = 1 << 16
+#: No configuration keeps more files than this.
+MOST_FILES = 100
 
 
 def _ignore(_trouble: str) -> None:
@@ -160,6 +164,27 @@ class RotatedFile:
 def numbered(path: Path, number: int) -> Path:
     """Return the file that was rotated so many times; 0 is the newest one."""
     return path if number == 0 else path.with_name(f"{path.name}.{number}")
+
+
+def read(newest: Path, until: tuple[int, int] | None = None) -> Iterator[str]:
+    """Yield the lines of all files, oldest first: up to a `RotatedFile.position`, if one is given."""
+    with ExitStack() as stack:
+        files: dict[int, BinaryIO] = {}
+        # From the newest on: one that is rotated meanwhile is met again, and none is missed.
+        for number in range(MOST_FILES):
+            try:
+                opened = stack.enter_context(numbered(newest, number).open("rb"))
+            except OSError:
+                continue
+            files.setdefault(os.fstat(opened.fileno()).st_ino, opened)
+        inode, end = until or (0, 0)
+        later = list(files)[: list(files).index(inode)] if inode in files else []
+        for found, file in reversed([(found, file) for found, file in files.items() if found not in later]):
+            left = end if found == inode else sys.maxsize
+            for line in file:
+                if (left := left - len(line)) < 0:
+                    break
+                yield line.decode(errors="replace").removesuffix("\n")
 
 
 def _tail(path: Path, count: int) -> list[str]:

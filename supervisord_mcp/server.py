@@ -197,12 +197,13 @@ class ManagedServer:
                 return
             if self._messages.watched:
                 self.traffic.line(key, line, "from-host")
-            self.traffic.length = 0 if isinstance(line, Oversized) else len(line)
+            self.traffic.heard = line
             try:
                 self._apply(self._mux.from_session(key, line))
             except Exception:  # noqa: BLE001 - a fault of ours with one message must leave nobody waiting for ever
                 _log.exception("a message to server '%s' could not be handled", self.key.server)
                 session.finish(1, "smcp failed on a message of this host; the log of the daemon has the cause")
+        self.traffic.heard = b""  # which may be long
         if self._conduit is None or self._conduit.queued or self._mux.waiting:
             self._check_congestion(key)
 

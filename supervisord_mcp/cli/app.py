@@ -12,6 +12,7 @@ import typer
 from supervisord_mcp import __version__
 from supervisord_mcp.cli import (
     adopt,
+    audit,
     call,
     config,
     direct,
@@ -70,7 +71,7 @@ COMMANDS: Final = (
         "status",
         status.status,
         _SERVERS,
-        ("smcp status", "smcp status git", "smcp status --usage", "smcp status --json | jq '.servers[].state'"),
+        ("smcp status", "smcp status git time", "smcp status --usage", "smcp status --json | jq '.servers[].state'"),
     ),
     Command("top", top.top, _SERVERS, ("smcp top", "smcp top --sort memory", "smcp top --once")),
     Command(
@@ -104,6 +105,12 @@ COMMANDS: Final = (
             "smcp logs git --since 2h --grep 'error|denied'",
             "smcp logs git --session 7 --json | jq .text",
         ),
+    ),
+    Command(
+        "audit",
+        audit.audit,
+        _SERVERS,
+        ("smcp audit", "smcp audit --since 1d --server git", "smcp audit --tool git_push --json | jq .host"),
     ),
     Command("tools", tools.tools, _SERVERS, ("smcp tools git", "smcp tools files --project ~/src/site --json")),
     Command("probe", probe.probe, _SERVERS, ("smcp probe git", "smcp probe git --json | jq .suggestions")),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -23,10 +21,8 @@ from supervisord_mcp.errors import NoDaemonError, UsageError
 from supervisord_mcp.loglines import parse
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.news import LogLine, LogMark
-from supervisord_mcp.rotated import numbered
+from supervisord_mcp.rotated import read
 
-#: No configuration keeps more files than this for one server.
-_MOST_FILES: Final = 100
 _LINES: Final = 100
 
 
@@ -62,14 +58,14 @@ def logs(
             stream = client.stream(control.Logs(name=name, follow=follow, mark=True))
             for raw in stream:
                 mark = control.parse_result(raw, LogMark)
-                _show(_past(name, Path(mark.path), mark), wanted, lines, as_json=as_json)
+                _show(parse(read(Path(mark.path), (mark.inode, mark.size)), name), wanted, lines, as_json=as_json)
                 break
             for raw in stream:
                 _show([control.parse_result(raw, LogLine)], wanted, None, as_json=as_json)
     except NoDaemonError:
         if follow:
             raise
-        _show(_past(name, _file(name), None), wanted, lines, as_json=as_json)
+        _show(parse(read(_file(name)), name), wanted, lines, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,32 +101,6 @@ def _file(name: str) -> Path:
     if name not in (there := configured_servers(places)):
         raise unknown(name, there)
     return places.log_dir / f"{name}.log"
-
-
-def _past(name: str, newest: Path, mark: LogMark | None) -> Iterator[LogLine]:
-    """Yield the lines of all files, oldest first: up to a mark, if there is one."""
-    with ExitStack() as stack:
-        files: dict[int, BinaryIO] = {}
-        # From the newest on: one that is rotated meanwhile is met again, and none is missed.
-        for number in range(_MOST_FILES):
-            try:
-                file = stack.enter_context(numbered(newest, number).open("rb"))
-            except OSError:
-                continue
-            files.setdefault(os.fstat(file.fileno()).st_ino, file)
-        if mark is not None:
-            later = list(files)[: list(files).index(mark.inode)] if mark.inode in files else []
-            files = {inode: file for inode, file in files.items() if inode not in later}
-        yield from parse(_lines(files, mark), name)
-
-
-def _lines(files: dict[int, BinaryIO], mark: LogMark | None) -> Iterator[str]:
-    for inode, file in reversed(files.items()):
-        left = mark.size if mark is not None and mark.inode == inode else None
-        for line in file:
-            if left is not None and (left := left - len(line)) < 0:
-                return
-            yield line.decode(errors="replace").removesuffix("\n")
 
 
 def _show(lines: Iterable[LogLine], wanted: _Wanted, last: int | None, *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
 from supervisord_mcp.config.fields import (
     Duration,
@@ -61,6 +61,19 @@ class DaemonConfig(Table):
         default=False,
         description="Watch adopted files of hosts: `smcp status` and `events` name what `smcp adopt` could take over.",
     )
+
+
+class Audit(Table):
+    """The record of the calls of tools, one JSON object a line; see `smcp audit`."""
+
+    enabled: StrictBool = Field(default=False, description="Whether calls are recorded.")
+    arguments: Literal["digest", "masked"] = Field(
+        default="digest",
+        description="What is kept of arguments. `digest`: the SHA-256 of their text. `masked`: also the arguments"
+        " themselves up to 8 KiB, without the secrets that smcp knows.",
+    )
+    max_size: Size = Field(default=10 << 20, ge=1024, description="The file is rotated before it grows beyond this.")
+    keep: StrictInt = Field(default=10, ge=1, le=100, description="Files kept, the current one included.")
 
 
 class Metrics(Table):

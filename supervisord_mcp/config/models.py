@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from supervisord_mcp.config.daemon import DaemonConfig, Metrics, Table
+from supervisord_mcp.config.daemon import Audit, DaemonConfig, Metrics, Table
 from supervisord_mcp.config.fields import (
     NETWORKS,
     TABLE,
@@ -464,6 +464,7 @@ class Config(Table):
     """The whole configuration."""
 
     daemon: DaemonConfig = Field(default=DaemonConfig(), description="The daemon itself; only in config.toml.")
+    audit: Audit = Field(default=Audit(), description="The record of the calls of tools; only in config.toml.")
     metrics: Metrics = Field(default=Metrics(), description="What is measured; only in config.toml.")
     servers: Annotated[Mapping[ServerName, ServerConfig], AfterValidator(freeze), Frozen] = Field(
         default=FrozenTable(), description="The servers by name; each name once in all files."

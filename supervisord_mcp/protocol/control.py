@@ -204,8 +204,9 @@ _NAMES: Final[Mapping[type[Operation], str]] = {operation: name for name, operat
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon itself. ``problems`` are faults of the configuration on disk, ``logging`` is "ok" or what is wrong.
+    """The daemon itself. ``problems`` are faults of the configuration on disk.
 
+    ``logging`` and ``audit`` are "ok" or why they cannot be written, such as a full disk.
     ``hosts`` is what changed in files of hosts since they were adopted, where they are watched.
     """
 
@@ -216,6 +217,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     config: str = ""
     problems: tuple[str, ...] = ()
     logging: str = "ok"
+    audit: str = "ok"
     sessions: int = 0
     hosts: tuple[str, ...] = ()
 

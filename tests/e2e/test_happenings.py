@@ -156,5 +156,46 @@ async def test_the_log_of_a_server_has_everything_about_it() -> None:
         await follower.communicate()
 
 
+@bounded(60)
+async def test_calls_are_recorded_from_the_moment_that_it_is_wanted() -> None:
+    async with daemon(bare("s")) as d:
+        person = Person(d)
+        host = await d.connected("s", name="editor")
+        await host.call("echo", value="before")
+        text = d.config.read_text()
+        d.write_config(f'{text}\n[audit]\nenabled = true\narguments = "masked"\n')
+        await d.control("reload")
+        await host.call("echo", value="hello")
+        await person.run('call s echo {"value":"there"}'.replace('"', '\\"'))
+        d.write_config(text)
+        await d.control("reload")
+        await host.call("echo", value="after")
+        while len(lines := (await person.run("audit --json --server s")).out.splitlines()) < 2:
+            await asyncio.sleep(0.05)
+        first, second = map(json.loads, lines)
+        assert (first["host"], first["tool"], first["arguments"]) == ("editor", "echo", {"value": "hello"})
+        assert (second["host"], second["arguments"], second["outcome"]) == ("smcp", {"value": "there"}, "ok")
+        assert first["pid"] != second["pid"]
+        assert first["duration"] > 0
+        assert "echo" in (await person.run("audit --tool echo -n 1")).out
+
+
+@bounded(60)
+async def test_a_full_disk_is_told_and_felt_by_no_host() -> None:
+    async with daemon(bare("s"), start=False) as d:
+        (d.home / "state").mkdir()
+        (d.home / "state" / "audit").write_text("in the way")
+        d.write_config(f"{d.config.read_text()}\n[audit]\nenabled = true\n")
+        await d.start()
+        person = Person(d)
+        host = await d.connected("s")
+        while "audit: " not in (await person.run("status")).out:
+            assert (await host.call("echo", value="fine")).text == "fine"
+            await asyncio.sleep(0.05)
+        events = [json.loads(line) for line in (await person.run("events --json")).out.splitlines()]
+        assert sum(event["kind"] == "logging" for event in events) == 1
+        assert "audit" in json.dumps(json.loads((await person.run("doctor --json")).out)["findings"])
+
+
 def test_the_example_needs_nothing_but_the_standard_library() -> None:
     assert set(re.findall(r"^import (.*)$", EXAMPLE, re.MULTILINE)) == {"json, os, socket, subprocess"}
