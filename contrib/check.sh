@@ -11,6 +11,14 @@ ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential t
     gnome-keyring-daemon=gnome-keyring dbus-run-session=dbus dbus-send=dbus pass=pass gpg=gnupg pkg-config=pkg-config
 # The extra systemd is built from source.
 ensure_library libsystemd=libsystemd-dev
+# By itself too, and without the service that comes with it: nobody asked for one on this machine.
+if ! command -v promtool >/dev/null; then
+    ensure_system promtool=prometheus
+    if may_install && [ -d /run/systemd/system ]; then
+        [ "$(id -u)" = 0 ] && as_root=() || as_root=(sudo -n)
+        "${as_root[@]}" systemctl disable --quiet --now prometheus prometheus-node-exporter 2>/dev/null || true
+    fi
+fi
 # By itself: a distribution that has no such package must not go without the others.
 ensure_system chromium=chromium
 require git "tests run a server that reads a repository"

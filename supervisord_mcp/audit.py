@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,7 @@ class Audit:
         if settings.enabled and not self._ends:
             self._ends = [
                 self._records.add(self._write, "audit", apart=True),
-                self._observers.calls.add(self._take, "audit", timed=False),
+                self._observers.calls.add_counter(self._take, "audit"),
             ]
             self._observers.keep_requests = True
         elif not settings.enabled:
@@ -139,17 +139,17 @@ class Audit:
         elif event.kind == "session-closed":
             self._pids.pop(event.data["session"], None)
 
-    def _take(self, call: Call) -> None:
-        if call.method != _METHOD:
-            return
+    def _take(self, calls: Sequence[Call]) -> None:
         if self._taken - self._written > MOST_CALLS or self._held > MOST_BYTES:
             self._observers.keep_requests = False
             raise BufferError(f"{self._taken - self._written} calls wait for {self._file.path}")
-        self._taken += 1
-        self._held += len(call.request)
-        if not self._aside:
+        before = len(self._aside)
+        self._aside += [(call, self._pids.get(call.session)) for call in calls if call.method == _METHOD]
+        new = self._aside[before:]
+        if new and not before:
             self._loop.call_later(SOON, self._flush)
-        self._aside.append((call, self._pids.get(call.session)))
+        self._taken += len(new)
+        self._held += sum(len(call.request) for call, _ in new)
 
     def _flush(self) -> None:
         if self._aside:

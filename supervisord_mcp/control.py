@@ -54,11 +54,15 @@ from supervisord_mcp.protocol.control import (
 )
 from supervisord_mcp.protocol.framing import LineSplitter
 from supervisord_mcp.protocol.news import LogLine
+from supervisord_mcp.protocol.replay import Replay
 from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
+from supervisord_mcp.protocol.tapping import Tap
 from supervisord_mcp.protocol.usage import UsageResult
+from supervisord_mcp.replays import ReplayDesk
 from supervisord_mcp.rotation import Rotation
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.taps import TapDesk
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +85,8 @@ class Office:
     log_of: Callable[[str], ServerLog]
     usage: Callable[[control.Usage], Awaitable[UsageResult]]
     rotation: Rotation
+    taps: TapDesk
+    replays: ReplayDesk
 
 
 class ControlServer:
@@ -230,6 +236,14 @@ class Connection:
                 await self._events(request, operation)
             case control.Usage():
                 return await self._office.usage(operation)
+            case Tap():
+                # What it tells is masked already; the masker would take the messages for text of ours.
+                await self._office.taps.serve(operation, lambda told: self._write(control.event_line(request, told)))
+            case Replay():
+                supervisor.server(operation.name)
+                await self._office.replays.serve(
+                    operation, self._said, lambda told: self._send(control.event_line(request, told))
+                )
             case Reload() | Down() | Stay() | Version() | TrustChanged():
                 return await self._govern(operation)
             case _:

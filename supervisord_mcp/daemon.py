@@ -29,6 +29,7 @@ from supervisord_mcp.credentials.masking import MaskedText, masker
 from supervisord_mcp.credentials.reading import Credentials
 from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, DaemonAliveError, LaunchError, Problem, SmcpError
+from supervisord_mcp.exporter import Exporter
 from supervisord_mcp.hostwatch import HostWatch
 from supervisord_mcp.journald import Journald
 from supervisord_mcp.launch import Launcher, Told, make_runtimes
@@ -38,6 +39,7 @@ from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
+from supervisord_mcp.replays import ReplayDesk
 from supervisord_mcp.rotation import Rotation
 from supervisord_mcp.runtimes import cgroup, delivery, hierarchy, orphans, tree
 from supervisord_mcp.runtimes.audit import Denial, Missed, Notice
@@ -48,6 +50,7 @@ from supervisord_mcp.runtimes.process import secure_standard_fds
 from supervisord_mcp.shim import pointer_file
 from supervisord_mcp.stopped import Stopped
 from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.taps import TapDesk
 from supervisord_mcp.usage import UsageDesk
 from supervisord_mcp.verdicts import Verdicts
 
@@ -129,7 +132,10 @@ class Daemon:
             self._supervisor = Supervisor(self._config, self._launcher, around, self._logs)
             self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
             self._reloader = Reloader(self._reload_quietly)
-            self._usage = UsageDesk(self._supervisor, self._observers, self._paths.counts_file)
+            files = self._paths.counts_file, self._paths.history_file
+            self._usage = UsageDesk(self._supervisor, self._observers, *files)
+            self._exporter = Exporter(self._usage.snapshot)
+            self._taps = TapDesk(self._supervisor, self._observers)
             self._audit = Audit(self._paths.audit_file, self._observers)
             self._audit.configure(self._config.audit)
             self._hosts = HostWatch(self._paths, self._observers, lambda: self._config.daemon.watch_hosts)
@@ -143,6 +149,8 @@ class Daemon:
                 log_of=self._logs.__getitem__,
                 usage=self._usage.report,
                 rotation=Rotation(self._supervisor, self._credentials, self._observers),
+                taps=self._taps,
+                replays=ReplayDesk(self._reception.receive, lambda: self._config.daemon.max_message),
             )
             control = ControlServer(office, tasks)
             stop_reaping = orphans.watch_strangers(asyncio.get_running_loop())
@@ -155,6 +163,7 @@ class Daemon:
             tasks.start_soon(self._usage.run)
             self._tell_crash(endpoint.crashed)
             self._supervisor.start_eager(self._config.servers)
+            self._exporter.configure(self._config.metrics)
             gc.collect()
             gc.freeze()
             data = {"pid": os.getpid(), "version": __version__}
@@ -164,6 +173,7 @@ class Daemon:
             await self._ending.wait()
             systemd.notify("STOPPING=1")
             listener.close()
+            self._exporter.close()
             endpoint.close_socket()
             if not self._displaced:
                 self._reception.close_all()
@@ -267,6 +277,8 @@ class Daemon:
         self._usage.settle()  # what is over already is told to those who wanted it then
         self._audit.configure(config.audit)
         self._journald.configure(config.daemon.journal)
+        self._taps.configure(config)
+        self._exporter.configure(config.metrics)
         self._reception.rehouse(displaced)
         self._supervisor.start_eager((*plan.added, *plan.changed))
         result = ReloadResult(added=plan.added, changed=plan.changed, removed=plan.removed)
@@ -380,7 +392,7 @@ class Daemon:
             uptime=round(time.monotonic() - self._started, 3),
             socket=str(self._paths.socket),
             config=str(self._paths.config_file),
-            problems=(*self._problems, *self._usage.problems),
+            problems=(*self._problems, *self._usage.problems, *filter(None, [self._exporter.trouble])),
             logging=self._logs.trouble,
             audit=self._audit.trouble or "ok",
             sessions=self._reception.sessions,

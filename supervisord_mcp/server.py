@@ -64,7 +64,7 @@ class ManagedServer:
         self.remarks = Remarks(log)
         self.breaches = Breaches(self.key, around.observers, log, lambda: self.blueprint.breach)
         self._tell = Announcements(self.key, around.observers, log)
-        self._messages = around.observers.messages
+        self._messages = around.observers.messages[self.key.server]
         self.traffic = Traffic(blueprint.key, around.observers, Around(self._mux.host, self._loop.call_later))
         self._echoes = Echoes(blueprint.key, log, around.observers)
         self._failure: SmcpError | None = None

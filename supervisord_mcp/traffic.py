@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from supervisord_mcp.observer import Call, Direction, Message, Observers, Outcome
+from supervisord_mcp.observer import Call, Message, Observers, Outcome
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.commands import Dropped, Opened, SessionKey, ToSession
 from supervisord_mcp.protocol.framing import Oversized
+from supervisord_mcp.protocol.tapping import Direction
 
 #: An answer up to this length is looked into for an error; of a longer one only the two ends are, in bytes.
 _WHOLE = 1 << 16
@@ -61,7 +62,7 @@ class Traffic:
         self._server = key.server
         self._instance = str(key)
         self._calls = observers.calls
-        self._messages = observers.messages
+        self._messages = observers.messages[key.server]
         self._around = around
         # What is open: the request, when it came, how long its line was, and that, where somebody wants it.
         self._open: dict[tuple[SessionKey, bytes], _Asked] = {}
@@ -84,15 +85,21 @@ class Traffic:
                 *(began, now, asked, 0, Outcome.CANCELLED),
             )
 
+    @property
+    def waiting(self) -> Iterator[tuple[SessionKey, bytes, Opened, float]]:
+        """The requests that are not answered yet: whose, with which id, what, and since when (monotonic clock)."""
+        for (session, identity), (command, began, *_) in tuple(self._open.items()):
+            yield session, identity, command, began
+
     def line(self, session: SessionKey, line: bytes | Oversized, direction: Direction) -> None:
         """A line is on its way; to be called only if somebody watches messages.
 
         One that is too long to be passed on has only its beginning.
         """
-        if isinstance(line, Oversized):
-            line = line.head
-        line = line.rstrip(b"\n")
-        self._messages.tell(Message(self._server, self._instance, session, direction, line))
+        host = (self._hosts.get(session) or self._name(session)) if session else ""
+        text = (line.head if isinstance(line, Oversized) else line).rstrip(b"\n")
+        size = line.length if isinstance(line, Oversized) else len(text)
+        self._messages.tell(Message(self._server, self._instance, session, host, direction, text, size))
 
     def opened(self, command: Opened, now: float) -> None:
         """A request of a host waits for its answer from now on, which is a time of the monotonic clock."""
@@ -139,10 +146,16 @@ class Traffic:
             return
         server, instance, hosts = self._server, self._instance, self._hosts
         told = []
+        fine = Outcome.OK
         for (command, began, asked, line), ended, length, ending in news:
             session = command.session
             host = hosts.get(session) or self._name(session)
-            outcome = ending if isinstance(ending, Outcome) else _outcome(ending)
+            if isinstance(ending, Outcome):
+                outcome = ending
+            elif ending.endswith(_FINE):  # as most are, and a look is shorter than a call
+                outcome = fine
+            else:
+                outcome = _outcome(ending)
             method, tool = command.method, command.tool
             own = (server, instance, session, host, method, tool, began, ended, asked, length, outcome)
             told.append(Call(*own, command.identity, line))

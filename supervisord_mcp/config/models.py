@@ -385,6 +385,9 @@ class ServerConfig(Table):
     log: Log = Field(
         default=Log(), description="The files that hold what the server writes to stderr and what smcp says about it."
     )
+    kept_messages: Annotated[StrictInt, Field(ge=0, le=10_000)] = Field(
+        default=0, description="How many of its last messages are kept in memory, at most 16M, for `smcp tap NAME`."
+    )
 
     @property
     def argv(self) -> tuple[str, ...]:

@@ -83,6 +83,11 @@ class Paths:
         return self.state_dir / "counts.json"
 
     @property
+    def history_file(self) -> Path:
+        """What servers used over time."""
+        return self.state_dir / "history.bin"
+
+    @property
     def trust_file(self) -> Path:
         """Which project files are trusted."""
         return self.state_dir / "trusted.json"

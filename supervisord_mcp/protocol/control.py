@@ -2,10 +2,10 @@
 
 A command connects, sends a greeting of role ``control`` (see `hello`) and then requests
 ``{"id": n, "op": "...", "args": {...}}``. The daemon answers each with ``{"id": n, "result": ...}`` or
-``{"id": n, "error": {"code", "message", "remedy", "exit"}}``. A stream (`Logs`, `Events`) is any number of
-``{"id": n, "event": {...}}`` and then ``{"id": n, "result": null}``; a request with ``"progress": true`` may be
-answered by events of `Progress` before its result. Replies come in any order. A command that has seen enough of a
-stream closes its connection.
+``{"id": n, "error": {"code", "message", "remedy", "exit"}}``. A stream (`Logs`, `Events`, `Tap`, `Replay`) is
+any number of ``{"id": n, "event": {...}}`` and then ``{"id": n, "result": null}``; a request with ``"progress": true``
+may be answered by events of `Progress` before its result. Replies come in any order. A command that has seen enough of
+a stream closes its connection.
 
 Every operation is one struct, so that the daemon matches on the type; what it answers with is named in its docstring.
 Unknown keys are ignored in both directions: a newer daemon serves an older command and the other way round.
@@ -20,7 +20,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from supervisord_mcp.errors import FramingError, SmcpError, UsageError
+from supervisord_mcp.protocol.replay import Replay
 from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
+from supervisord_mcp.protocol.tapping import Tap
 
 T = TypeVar("T")
 
@@ -169,6 +171,8 @@ Operation = (
     | Logs
     | Events
     | Usage
+    | Tap
+    | Replay
     | Down
     | Stay
     | Version
@@ -192,6 +196,8 @@ OPERATIONS: Final[Mapping[str, type[Operation]]] = {
     "logs": Logs,
     "events": Events,
     "usage": Usage,
+    "tap": Tap,
+    "replay": Replay,
     "down": Down,
     "stay": Stay,
     "version": Version,

@@ -38,7 +38,22 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"reports"}),
     frozenset({"housing", "starting"}),
     frozenset({"supervisor"}),
-    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation", "usage"}),
+    frozenset(
+        {
+            "caller",
+            "listener",
+            "http",
+            "reloader",
+            "inspector",
+            "admission",
+            "interview",
+            "rotation",
+            "taps",
+            "usage",
+            "exporter",
+        }
+    ),
+    frozenset({"replays"}),
     frozenset({"control", "reception", "hostwatch"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),
