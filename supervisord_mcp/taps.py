@@ -81,7 +81,7 @@ class TapDesk:
             else:
                 ring = Ring(size)
                 watcher = f"kept messages of {name}"
-                self._rings[name] = ring, self._observers.messages[name].add(ring.take, watcher, timed=False)
+                self._rings[name] = ring, self._observers.messages[name].add(ring.take, watcher)
 
     async def serve(self, tap: Tap, send: Callable[[TapRecord], None]) -> None:
         """Send what a person asked for, until they leave if they follow it.

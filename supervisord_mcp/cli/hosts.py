@@ -82,13 +82,14 @@ def _host(whose: Person, gathered: Gathered, one: Presence) -> dict[str, Any]:
                 "trust": trust.standing(path) if reading.file.scope is Scope.PROJECT else None,
                 "elsewhere": elsewhere(reading.file) or None,
                 "problems": list(map(str, reading.problems)),
-                "servers": list(map(_entry, reading.entries)),
+                "servers": [_entry(entry, here=not elsewhere(reading.file)) for entry in reading.entries],
             }
         )
     return {"host": one.host.key, "title": one.host.title, "installed": one.installed, "files": files}
 
 
-def _entry(entry: HostEntry) -> dict[str, Any]:
+def _entry(entry: HostEntry, *, here: bool) -> dict[str, Any]:
+    """Describe an entry; of one that is not started ``here`` nobody knows whether its smcp is there."""
     from supervisord_mcp.adoption.shims import gone_program
     from supervisord_mcp.adoption.survey import Way, tokens, way
 
@@ -99,7 +100,7 @@ def _entry(entry: HostEntry) -> dict[str, Any]:
         "scope": entry.scope.value,
         "way": how.name.lower(),
         "server": server or None,
-        "gone": (gone_program(entry.words) if how is Way.THROUGH else "") or None,
+        "gone": (gone_program(entry.words) if how is Way.THROUGH and here else "") or None,
         "disabled": entry.disabled,
         "tokens": tokens(entry),
         "unresolved": [one.told for one in entry.unresolved],

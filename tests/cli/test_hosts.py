@@ -97,3 +97,12 @@ def test_help_leads_to_the_watch_of_the_daemon(smcp: Smcp) -> None:
     said = " ".join(smcp("hosts", "--help").out.split())
     assert "With daemon.watch_hosts in the configuration a running daemon sees such changes itself" in said
     assert "nothing is done before you confirm it in smcp adopt" in said
+
+
+def test_nobody_knows_what_is_gone_inside_of_a_container(smcp: Smcp, machine: Machine) -> None:
+    servers = {"time": {"command": "/opt/in/container/smcp", "args": ["connect", "time"]}}
+    text = json.dumps({"customizations": {"vscode": {"mcp": {"servers": servers}}}})
+    machine.write("site/.devcontainer/devcontainer.json", text)
+    out = smcp("hosts").out
+    assert "through smcp" in out
+    assert "not there any more" not in out
