@@ -8,7 +8,9 @@ set -euo pipefail
 
 ensure_home
 ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential tmux=tmux \
-    gnome-keyring-daemon=gnome-keyring dbus-run-session=dbus dbus-send=dbus pass=pass gpg=gnupg
+    gnome-keyring-daemon=gnome-keyring dbus-run-session=dbus dbus-send=dbus pass=pass gpg=gnupg pkg-config=pkg-config
+# The extra systemd is built from source.
+ensure_library libsystemd=libsystemd-dev
 # By themselves: a distribution that has no such package must not go without the others.
 ensure_system chromium=chromium
 ensure_system podman=podman newuidmap=uidmap catatonit=catatonit runc=runc
@@ -28,6 +30,7 @@ ensure_quiet dockerd=docker.io docker.socket docker containerd
 ensure_quiet docker-registry=docker-registry docker-registry
 require git "tests run a server that reads a repository"
 install_project dev
+install_extra systemd
 cd "$root"
 export PATH=$venv/bin:$PATH HYPOTHESIS_PROFILE=${HYPOTHESIS_PROFILE:-fast}
 

@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Raw
 
-from supervisord_mcp import __version__, interview
+from supervisord_mcp import __version__, interview, loglines
 from supervisord_mcp.admission import NO_PROJECT
 from supervisord_mcp.caller import Caller, calling
 from supervisord_mcp.credentials.masking import masker
@@ -33,7 +33,6 @@ from supervisord_mcp.protocol.control import (
     Events,
     ListResult,
     ListServers,
-    LogLine,
     Logs,
     Named,
     Operation,
@@ -49,10 +48,12 @@ from supervisord_mcp.protocol.control import (
     Stop,
     Tools,
     ToolsResult,
+    TrustChanged,
     Version,
     VersionResult,
 )
 from supervisord_mcp.protocol.framing import LineSplitter
+from supervisord_mcp.protocol.news import LogLine
 from supervisord_mcp.protocol.replay import Replay
 from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
 from supervisord_mcp.protocol.tapping import Tap
@@ -243,13 +244,13 @@ class Connection:
                 await self._office.replays.serve(
                     operation, self._said, lambda told: self._send(control.event_line(request, told))
                 )
-            case Reload() | Down() | Stay() | Version():
+            case Reload() | Down() | Stay() | Version() | TrustChanged():
                 return await self._govern(operation)
             case _:
                 return await self._secret(operation)
         return None
 
-    async def _govern(self, operation: Reload | Down | Stay | Version) -> object:
+    async def _govern(self, operation: Reload | Down | Stay | Version | TrustChanged) -> object:
         """Do what is about the daemon itself."""
         match operation:
             case Reload():
@@ -258,6 +259,9 @@ class Connection:
                 self._office.shut_down()
             case Stay():
                 self._office.stay()
+            case TrustChanged(files=files, trusted=trusted):
+                data = {"files": list(files), "trusted": trusted}
+                self._office.observers.publish(Event("trust-changed", data=data))
             case Version():
                 return VersionResult(version=__version__, pid=os.getpid())
         return None
@@ -298,8 +302,13 @@ class Connection:
             raise SmcpError(text, remedy="Run this command inside a project, or with --project DIRECTORY.")
         key = supervisor.next_key()
         instance = supervisor.house(supervisor.plan(facts), facts, key)
-        async with calling(instance, key, lambda: supervisor.released(instance)) as caller:
-            yield instance, caller
+        data = {"session": key, "pid": self._peer_pid, "project": facts.project, "resumed": False}
+        self._office.observers.publish(Event("session-opened", facts.server, data))
+        try:
+            async with calling(instance, key, lambda: supervisor.released(instance)) as caller:
+                yield instance, caller
+        finally:
+            self._office.observers.publish(Event("session-closed", facts.server, {"session": key, "reason": ""}))
 
     async def _tools(self, operation: Tools) -> ToolsResult:
         async with self._caller(operation) as (instance, caller):
@@ -347,14 +356,16 @@ class Connection:
         self._office.supervisor.server(operation.name)
         log = self._office.log_of(operation.name)
 
-        def tell(lines: list[str]) -> None:
-            for line in lines:
-                self._send(control.event_line(request, LogLine(line=line)))
+        def tell(line: LogLine) -> None:
+            if line.server == operation.name:
+                self._send(control.event_line(request, line))
 
         # Followed first: what is written while the file is read comes after it, and nothing comes twice or never,
         # because reading is one step of the event loop.
-        remove = log.follow(tell) if operation.follow else None
-        tell(log.last(operation.lines))
+        past = [] if operation.mark else list(loglines.parse(log.last(operation.lines), operation.name))
+        remove = self._office.observers.lines.add(tell, "smcp logs") if operation.follow else None
+        for event in [log.mark()] if operation.mark else past:
+            self._send(control.event_line(request, event))
         if remove is None:
             return
         try:

@@ -58,6 +58,11 @@ class Paths:
         return self.state_dir / "logs"
 
     @property
+    def audit_file(self) -> Path:
+        """The record of calls."""
+        return self.state_dir / "audit" / "audit.jsonl"
+
+    @property
     def placeholders_file(self) -> Path:
         """What stands in directories of the person while servers run, to be removed again."""
         return self.state_dir / "placeholders"

@@ -109,11 +109,16 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Logs(msgspec.Struct, frozen=True, kw_only=True):
-    """The last lines of the log of a server, and what follows. Stream of `LogLine`."""
+    """The last lines of the log of a server, and what follows. Stream of `news.LogLine`.
+
+    With ``mark`` the first event is a `news.LogMark` instead of any lines: who asks reads the files up to there, and
+    nothing is missing or comes twice.
+    """
 
     name: str
     lines: int = 100
     follow: bool = False
+    mark: bool = False
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +147,13 @@ class Stay(msgspec.Struct, frozen=True, kw_only=True):
     """Run on although nobody needs the daemon, also if it was started on demand. Answer: null."""
 
 
+class TrustChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A person trusts files of projects as they are now, or (not ``trusted``) no more. Answer: null."""
+
+    files: tuple[str, ...]
+    trusted: bool
+
+
 class Version(msgspec.Struct, frozen=True, kw_only=True):
     """Who answers. Answer: `VersionResult`."""
 
@@ -167,6 +179,7 @@ Operation = (
     | SecretChanged
     | SecretCheck
     | SecretUnlock
+    | TrustChanged
 )
 
 #: The name of every operation on the wire.
@@ -191,13 +204,15 @@ OPERATIONS: Final[Mapping[str, type[Operation]]] = {
     "secret-changed": SecretChanged,
     "secret-check": SecretCheck,
     "secret-unlock": SecretUnlock,
+    "trust-changed": TrustChanged,
 }
 _NAMES: Final[Mapping[type[Operation], str]] = {operation: name for name, operation in OPERATIONS.items()}
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon itself. ``problems`` are faults of the configuration on disk, ``logging`` is "ok" or what is wrong.
+    """The daemon itself. ``problems`` are faults of the configuration on disk.
 
+    ``logging`` and ``audit`` are "ok" or why they cannot be written, such as a full disk.
     ``hosts`` is what changed in files of hosts since they were adopted, where they are watched.
     """
 
@@ -208,6 +223,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     config: str = ""
     problems: tuple[str, ...] = ()
     logging: str = "ok"
+    audit: str = "ok"
     sessions: int = 0
     hosts: tuple[str, ...] = ()
 
@@ -318,12 +334,6 @@ class ToolsResult(msgspec.Struct, frozen=True, kw_only=True):
 
     tools: tuple[Raw, ...] = ()
     busy: bool = False
-
-
-class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a log, without its end."""
-
-    line: str
 
 
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
