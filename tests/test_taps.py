@@ -124,6 +124,28 @@ async def test_nothing_is_there_to_be_shown(tmp_path: Path) -> None:
 
 
 @bounded(LIMIT)
+async def test_what_is_said_at_the_door_is_told_once(tmp_path: Path) -> None:
+    entry = {"kept_messages": 100, "scope": "project"}
+    async with estate(tmp_path, {"s": {"entry": entry}}) as one:
+        guest = await one.greeted("s", {"roots": {}})
+        asking = guest.post("tools/call", {"name": "echo", "arguments": {"value": 1}})
+        [question] = await guest.note("roots/list")
+        root = {"uri": tmp_path.as_uri()}
+        guest.raw({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [root]}})
+        await guest.answer(asking)
+        found = [(record.direction, record.kind, record.method) for record in await kept(one)]
+        assert found == [
+            ("from-host", "request", "initialize"),
+            ("to-host", "result", "initialize"),
+            ("from-host", "notification", "notifications/initialized"),
+            ("to-host", "request", "roots/list"),
+            ("from-host", "result", "roots/list"),
+            ("from-host", "request", "tools/call"),
+            ("to-host", "result", "tools/call"),
+        ]
+
+
+@bounded(LIMIT)
 async def test_only_the_last_ones_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with estate(tmp_path, {"s": {"entry": {"kept_messages": 4}}}) as one:
         guest = await one.greeted("s")
