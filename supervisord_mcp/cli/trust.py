@@ -140,14 +140,13 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _show(record: Trust, reading: Reading) -> None:
-    from supervisord_mcp.adoption.survey import words
     from supervisord_mcp.adoption.tokens import secret_words
 
     changed = " was changed since you trusted it" if record.standing(reading.file.path) == "changed" else ""
     screen = console()
     screen.print(printable(f"{reading.file.path}{changed}"), style="bold", soft_wrap=True)
     for entry in reading.entries:
-        argv = words(entry)
+        argv = entry.words
         hidden = set(secret_words(argv))
         shown = " ".join("•••" if number in hidden else word for number, word in enumerate(argv))
         variables = f"  with {', '.join(entry.env)}" if entry.env else ""

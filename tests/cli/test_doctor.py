@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 
 import pytest
@@ -49,3 +50,22 @@ def test_what_changed_in_adopted_hosts(smcp: Smcp, machine: Machine, monkeypatch
     assert str(file) in found["findings"][-1]["text"]
     (machine.paths.adoption_dir / "records.json").write_text("{")
     assert "cannot read what was adopted" in smcp("doctor").out
+
+
+def test_an_adopted_entry_whose_interpreter_was_removed(
+    smcp: Smcp, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "examine", lambda *_: WELL)
+    python = machine.root / "python"
+    python.symlink_to(sys.executable)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", str(python))
+        file = machine.cursor(time=TIME)
+        machine.adopt()
+    assert "what was adopted is as it was left" in smcp("doctor").out
+    python.unlink()
+    found = json.loads(smcp("doctor", "--json").out)["findings"][-1]
+    assert found["text"] == f"time in {file} names a smcp that is not there any more"
+    assert found["remedy"] == "smcp adopt cursor"
+    machine.adopt()
+    assert "what was adopted is as it was left" in smcp("doctor").out
