@@ -15,7 +15,7 @@ import pytest
 from tests.kit.bounded import bounded
 from tests.kit.daemon import Daemon, daemon, fake
 from tests.kit.engine import Dockerd, make
-from tests.kit.fhost import ConversationError
+from tests.kit.fhost import ConversationError, Host
 from tests.kit.images import load
 
 #: What the case gives five stops.
@@ -100,6 +100,75 @@ async def test_an_engine_that_does_not_run_is_named_and_used_when_it_does() -> N
             await asyncio.to_thread(engine.start)
             host = await d.connected("s")
             assert (await host.call("echo", value="late")).text == "late"
+        assert engine.containers() == []
+    finally:
+        await asyncio.to_thread(engine.close)
+
+
+@pytest.mark.parametrize("moment", ["starting", "running", "stopping"])
+@bounded(90)
+async def test_a_daemon_killed_at_any_moment_leaves_nothing(engine: Dockerd, moment: str) -> None:
+    entry = contained("loop", load(engine.client, "loop"), engine=engine.url, stop_grace="2s")
+    async with served(engine, entry) as d:
+        starting = asyncio.ensure_future(d.connected("loop"))
+        async with asyncio.timeout(20):
+            while not engine.containers():
+                await asyncio.sleep(0.005)
+        if moment != "starting":
+            await starting
+        if moment == "stopping":
+            stopping = asyncio.ensure_future(d.control("stop", names=["loop"]))
+            await d.in_state("loop", "STOPPING")
+        before = set(engine.containers())
+        assert before
+        await d.kill()
+        if moment == "stopping":
+            with pytest.raises((EOFError, OSError, AssertionError)):
+                await stopping
+        # Who had its answer goes on with the next daemon, who had none gets one from it.
+        host = await starting
+        answer = await host.call("echo", timeout=20)
+        if moment == "stopping":
+            assert answer.error is not None
+            assert "stopped" in answer.error["message"]
+        else:
+            assert answer.text == "loop"
+        async with asyncio.timeout(20):
+            while before & set(engine.containers()):
+                await asyncio.sleep(0.05)
+
+
+@bounded(120)
+async def test_an_engine_that_is_restarted_under_load_costs_calls_and_nothing_else() -> None:
+    engine = await asyncio.to_thread(make)
+    try:
+        image = load(engine.client, "fake")
+        entry = contained("s", image, backoff={"first": "200ms"}, budget={"restarts": 50})
+        async with daemon(entry, env={"DOCKER_HOST": engine.url}) as d:
+            hosts = [await d.connected("s") for _ in range(3)]
+            answers: list[bool] = []
+
+            async def calling(host: Host) -> None:
+                while len(answers) < 1000:
+                    answer = await host.call("echo", value=host.name, timeout=40)
+                    answers.append(answer.error is None)
+                    if answer.error is not None:
+                        await asyncio.sleep(0.2)
+                    elif done.is_set():
+                        return
+
+            done = asyncio.Event()
+            calls = [asyncio.ensure_future(calling(host)) for host in hosts]
+            async with asyncio.timeout(60):
+                while len(answers) < 20:
+                    await asyncio.sleep(0.01)
+                await asyncio.to_thread(engine.stop, signal.SIGTERM)
+                await asyncio.to_thread(engine.start)
+                done.set()
+                await asyncio.gather(*calls)
+            assert answers[0]
+            assert answers[-1]
+            assert len(engine.containers()) == 1
         assert engine.containers() == []
     finally:
         await asyncio.to_thread(engine.close)
