@@ -102,7 +102,11 @@ def _profile(config: ServerConfig, effective: Effective, home: str) -> Iterator[
 
 
 def _files(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
-    yield f"read only: {', '.join(path for path in sandbox.SYSTEM if os.path.isdir(path))} and public parts of /etc"
+    if launch.contained is not None and spec.container is not None:
+        yield f"read only: the image {launch.contained.shown}"
+        yield from (f"read only: what was installed, at {place}" for _, place, _ in spec.container.volumes)
+    else:
+        yield f"read only: {', '.join(path for path in sandbox.SYSTEM if os.path.isdir(path))} and public parts of /etc"
     if spec.read_only:
         yield f"read only, because the command needs it: {', '.join(spec.read_only)}"
     for mount in spec.mounts:
@@ -171,6 +175,9 @@ def _limits(spec: LaunchSpec, *, places: bool) -> Iterator[str]:
 def _user(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
     if launch.isolation == "none":
         yield f"the user of the daemon ({os.geteuid()}), with all rights"
+    elif spec.container is not None:
+        yield spec.container.user or "that of the image, or an ordinary one where it says root"
+        yield f"permitted by its entry: {', '.join(sorted(spec.container.allow)) or 'no capability, nothing else'}"
     elif os.geteuid() == 0:
         yield "one of its own from daemon.uids, never root; without any capability"
         if spec.mounts:
