@@ -74,6 +74,16 @@ ensure_system() {
     fi
 }
 
+# Given LIBRARY=PACKAGE, install what programs are built with, where pkg-config does not know the library.
+ensure_library() {
+    command -v pkg-config >/dev/null && ! pkg-config --exists "${1%%=*}" || return 0
+    if ! may_install; then
+        say "missing, and may not be installed from here: sudo apt-get install ${1#*=}"
+    elif ! install_packages "${1#*=}"; then
+        say "could not be installed: ${1#*=}"
+    fi
+}
+
 # Given a command and why it is needed, end here if it is still missing.
 require() { command -v "$1" >/dev/null || fail "$1 is needed: $2"; }
 
@@ -119,4 +129,17 @@ install_project() {
     "${pip[@]}" install --upgrade 'pip>=25.1' # the first that knows dependency groups
     (cd "$root" && "${pip[@]}" install --editable . --group "$group")
     printf '%s\n' "$state" >"$venv/installed-$group"
+}
+
+# Given an extra of the program, install what it names, once for each state of pyproject.toml; the program does without.
+install_extra() {
+    local extra=$1 state
+    state=$(cksum <"$root/pyproject.toml")
+    [ "$(cat "$venv/installed-extra-$extra" 2>/dev/null)" = "$state" ] && return
+    say "installing the extra $extra into .venv"
+    if (cd "$root" && "$venv/bin/python" -m pip --quiet --disable-pip-version-check install --editable ".[$extra]"); then
+        printf '%s\n' "$state" >"$venv/installed-extra-$extra"
+    else
+        say "the extra $extra cannot be installed here, so nothing of it is tested"
+    fi
 }

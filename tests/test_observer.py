@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -161,17 +162,24 @@ def test_an_observer_that_is_slow_is_taken_out(monkeypatch: pytest.MonkeyPatch) 
     assert len(told) == 5007
 
 
-def test_one_that_is_not_timed_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_counts_is_told_at_once_of_what_is_told_together_and_is_trusted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = [0.0]
     monkeypatch.setattr(module, "_clock", lambda: clock[0])
     observers = Observers()
+    told: list[list[str]] = []
 
-    def observer(event: Event) -> None:
-        clock[0] += 5.0
+    def observer(events: Sequence[Event]) -> None:
+        clock[0] += 50.0
+        told.append([event.kind for event in events])
 
-    observers.events.add(observer, timed=False)
-    observers.publish(Event("a"))
-    assert observers.dropped == {}
+    stop = observers.events.add_counter(observer, "counter")
+    observers.events.tell_all([Event("a"), Event("b")])
+    assert (told, observers.dropped) == ([["a", "b"]], {})
+    stop()
+    observers.events.tell(Event("c"))
+    assert told == [["a", "b"]]
 
 
 def until(condition: object) -> None:

@@ -7,11 +7,13 @@ checkout as it is, unless one is named), runs a daemon of its own, and their rep
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from contrib.bench.figures import Bar, Figure, Sample, machine, table
@@ -20,6 +22,9 @@ from contrib.bench.place import BARE, ROOT, BenchError, Place
 from contrib.bench.plan import FULL, QUICK, Plan
 
 _HOSTS = 10
+_TURNS = 10
+#: How many repetitions one daemon is asked for.
+_ROUNDS = 15
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -28,8 +33,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("old", help="a revision, as git knows it")
     parser.add_argument("new", nargs="?", help="another one; this checkout if it is left out")
     parser.add_argument("--quick", action="store_true", help="a short run, for a look; its figures are rough")
+    parser.add_argument("--pin", action="store_true", help="keep everything on one processor, for a quieter figure")
     options = parser.parse_args(words)
     before = machine()
+    if options.pin:
+        # Who runs beside whom, and who has to be woken where, is then the same all the time.
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     try:
         with checkout(options.old) as old, checkout(options.new) as new:
             figures = list(compare(old, new, QUICK if options.quick else FULL))
@@ -58,14 +67,48 @@ def checkout(revision: str | None) -> Iterator[Path]:
 
 
 def compare(old: Path, new: Path, plan: Plan) -> Iterator[Figure]:
-    """Yield how long a call takes and how many there are in a second, for both."""
-    with ExitStack() as stack:
-        places = [stack.enter_context(Place(root)) for root in (old, new)]
-        yield calls(places, plan)
-        yield floods(places, plan)
+    """Yield how long a call takes, how many there are in a second, and what one costs the daemon, for both."""
+    yield from over_daemons(lambda: (Place(old), Place(new)), in_turns(plan), (None, None, None))
 
 
-def calls(places: Sequence[Place], plan: Plan, bar: Bar | None = None) -> Figure:
+def over_daemons(
+    make: Callable[[], Sequence[Place]], plan: Plan, bars: tuple[Bar | None, Bar | None, Bar | None]
+) -> Iterator[Figure]:
+    """Yield the three figures about two kinds of places, each from several daemons of either kind.
+
+    Where a process happens to lie in memory makes it some percent faster or slower for its whole life, which no
+    repetition within it shows.
+    """
+    pairs = max(plan.rounds // _ROUNDS, 1)
+    part = replace(plan, rounds=min(plan.rounds, _ROUNDS), floods=max(plan.floods // pairs, 1))
+    found: list[tuple[Figure, Figure, Figure]] = []
+    for _ in range(pairs):
+        with ExitStack() as stack:
+            places = [stack.enter_context(place) for place in make()]
+            found.append((calls(places, part), floods(places, part), processor(places, part)))
+    for figures, bar in zip(zip(*found, strict=True), bars, strict=True):
+        before = Sample.of(figure.direct.median for figure in figures if figure.direct is not None)
+        now = Sample.of(figure.shared.median for figure in figures if figure.shared is not None)
+        ratios = Sample.of(figure.value.median for figure in figures)
+        first = figures[0]
+        yield Figure(first.what, first.unit, ratios, bar, before, now, first.base_unit)
+
+
+def in_turns(plan: Plan) -> Plan:
+    """Return a plan of many short turns: what else the machine does meets both sides alike.
+
+    It is more than what is looked for.
+    """
+    return replace(
+        plan,
+        rounds=plan.rounds * _TURNS,
+        calls=max(plan.calls // _TURNS, 20),
+        floods=plan.floods * 4,
+        seconds=plan.seconds / 4,
+    )
+
+
+def calls(places: Sequence[Place], plan: Plan) -> Figure:
     """Return how long a call takes in two places, and the ratio."""
     taken: list[list[float]] = [[], []]
     with ExitStack() as stack:
@@ -79,10 +122,10 @@ def calls(places: Sequence[Place], plan: Plan, bar: Bar | None = None) -> Figure
                 times = sorted(hosts[which].do("calls", count=plan.calls)["nanoseconds"])
                 taken[which].append(times[len(times) // 2] / 1e6)
     before, now = map(Sample.of, taken)
-    return Figure("time of a call, p50, one host, without a sandbox", "×", now.over(before), bar, before, now, "ms")
+    return Figure("time of a call, p50, one host, without a sandbox", "×", now.over(before), None, before, now, "ms")
 
 
-def floods(places: Sequence[Place], plan: Plan, bar: Bar | None = None) -> Figure:
+def floods(places: Sequence[Place], plan: Plan) -> Figure:
     """Return how many calls ten hosts make in a second in two places, and the ratio."""
     counted: list[list[float]] = [[], []]
     with ExitStack() as stack:
@@ -91,7 +134,25 @@ def floods(places: Sequence[Place], plan: Plan, bar: Bar | None = None) -> Figur
             for which in (0, 1) if number % 2 else (1, 0):
                 counted[which].append(flood(crowds[which], plan.seconds))
     before, now = map(Sample.of, counted)
-    return Figure(f"calls per second, {_HOSTS} hosts, without a sandbox", "×", now.over(before), bar, before, now, "/s")
+    name = f"calls per second, {_HOSTS} hosts, without a sandbox"
+    return Figure(name, "×", now.over(before), None, before, now, "/s")
+
+
+def processor(places: Sequence[Place], plan: Plan) -> Figure:
+    """Return what a call costs the daemon: unlike its duration hardly changed by what else the machine does."""
+    spent: list[list[float]] = [[], []]
+    with ExitStack() as stack:
+        hosts = [stack.enter_context(Host(place.shim(BARE), place.environ)) for place in places]
+        for host in hosts:
+            host.do("open")
+            host.do("calls", count=plan.calls)
+        for number in range(plan.rounds):
+            for which in (0, 1) if number % 2 else (1, 0):
+                used = places[which].processor_time()
+                hosts[which].do("calls", count=plan.calls)
+                spent[which].append((places[which].processor_time() - used) / plan.calls * 1e3)
+    before, now = map(Sample.of, spent)
+    return Figure("the daemon's processor time for a call", "×", now.over(before), None, before, now, "ms")
 
 
 if __name__ == "__main__":

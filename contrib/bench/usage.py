@@ -17,7 +17,7 @@ from contrib.bench.figures import Bar, Figure, Sample, machine, table
 from contrib.bench.hosts import Host, crowd
 from contrib.bench.place import BARE, BenchError, Place
 from contrib.bench.plan import FULL, QUICK, Plan
-from contrib.bench.revisions import calls, floods
+from contrib.bench.revisions import in_turns, over_daemons
 from supervisord_mcp.protocol import control
 
 #: The configuration with nothing measured.
@@ -26,7 +26,6 @@ _SERVERS = 20
 _HOT = Bar(1.03)
 _MANY = Bar(0.97, at_least=True)
 _IDLE = Bar(0.5)
-_TURNS = 10
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -36,7 +35,7 @@ def main(words: Sequence[str] | None = None) -> int:
     plan = QUICK if parser.parse_args(words).quick else FULL
     before = machine()
     try:
-        figures = [*hot_path(plan), *idle(plan), *looks(plan)]
+        figures = [*hot_path(plan), *kept_messages(plan), *idle(plan), *looks(plan)]
     except BenchError as error:
         sys.stderr.write(f"the benchmark ends here: {error}\n")
         return 1
@@ -47,36 +46,17 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def hot_path(plan: Plan) -> Iterator[Figure]:
     """Yield how long a call takes and how many there are in a second, with everything measured and with nothing."""
-    # Many short turns: what else the machine does, which is more than what is looked for, meets both sides alike.
-    plan = replace(
-        plan,
-        rounds=plan.rounds * _TURNS,
-        calls=max(plan.calls // _TURNS, 20),
-        floods=plan.floods * 4,
-        seconds=plan.seconds / 4,
-    )
-    with ExitStack() as stack:
-        places = [stack.enter_context(Place(settings=settings)) for settings in (OFF, "")]
-        yield calls(places, plan, _HOT)
-        yield floods(places, plan, _MANY)
-        yield _processor(places, plan, _HOT)
+    yield from over_daemons(lambda: [Place(settings=text) for text in (OFF, "")], in_turns(plan), (_HOT, _MANY, _HOT))
 
 
-def _processor(places: Sequence[Place], plan: Plan, bar: Bar) -> Figure:
-    """Return what a call costs the daemon: unlike its duration hardly changed by what else the machine does."""
-    spent: list[list[float]] = [[], []]
-    with ExitStack() as stack:
-        hosts = [stack.enter_context(Host(place.shim(BARE), place.environ)) for place in places]
-        for host in hosts:
-            host.do("open")
-            host.do("calls", count=plan.calls)
-        for number in range(plan.rounds):
-            for which in (0, 1) if number % 2 else (1, 0):
-                before = places[which].processor_time()
-                hosts[which].do("calls", count=plan.calls)
-                spent[which].append((places[which].processor_time() - before) / plan.calls * 1e3)
-    off, on = map(Sample.of, spent)
-    return Figure("the daemon's processor time for a call", "×", on.over(off), bar, off, on, "ms")
+def kept_messages(plan: Plan) -> Iterator[Figure]:
+    """Yield the same for a server whose last messages are kept, and for one without: nobody has to keep them."""
+
+    def made() -> list[Place]:
+        return [Place(entry=text) for text in ("", "kept_messages = 1000")]
+
+    for figure in over_daemons(made, in_turns(plan), (None, None, None)):
+        yield replace(figure, what=f"messages kept: {figure.what}")
 
 
 def idle(plan: Plan) -> Iterator[Figure]:

@@ -12,6 +12,7 @@ import typer
 from supervisord_mcp import __version__
 from supervisord_mcp.cli import (
     adopt,
+    audit,
     call,
     config,
     direct,
@@ -28,9 +29,11 @@ from supervisord_mcp.cli import (
     profile_suggest,
     profile_test,
     release,
+    replay,
     secret,
     secret_values,
     status,
+    tap,
     tools,
     top,
     trust,
@@ -71,7 +74,7 @@ COMMANDS: Final = (
         "status",
         status.status,
         _SERVERS,
-        ("smcp status", "smcp status git", "smcp status --usage", "smcp status --json | jq '.servers[].state'"),
+        ("smcp status", "smcp status git time", "smcp status --usage", "smcp status --json | jq '.servers[].state'"),
     ),
     Command("top", top.top, _SERVERS, ("smcp top", "smcp top --sort memory", "smcp top --once")),
     Command(
@@ -95,7 +98,40 @@ COMMANDS: Final = (
     Command("start", verbs.start, _SERVERS, ("smcp start git", "smcp start --all")),
     Command("stop", verbs.stop, _SERVERS, ("smcp stop git time", "smcp stop --all")),
     Command("restart", verbs.restart, _SERVERS, ("smcp restart git", "smcp restart --all")),
-    Command("logs", logs.logs, _SERVERS, ("smcp logs git", "smcp logs git -n 20 -f")),
+    Command(
+        "logs",
+        logs.logs,
+        _SERVERS,
+        (
+            "smcp logs git",
+            "smcp logs git -n 20 -f",
+            "smcp logs git --since 2h --grep 'error|denied'",
+            "smcp logs git --session 7 --json | jq .text",
+        ),
+    ),
+    Command(
+        "audit",
+        audit.audit,
+        _SERVERS,
+        ("smcp audit", "smcp audit --since 1d --server git", "smcp audit --tool git_push --json | jq .host"),
+    ),
+    Command(
+        "tap",
+        tap.tap,
+        _SERVERS,
+        (
+            "smcp tap git -f",
+            "smcp tap git -f --method 'tools/*' --host cursor",
+            "smcp tap git -f --raw | jq .",
+            "smcp tap git -f --save fault.jsonl",
+        ),
+    ),
+    Command(
+        "replay",
+        replay.replay,
+        _SERVERS,
+        ("smcp replay fault.jsonl git", "smcp replay fault.jsonl git --json | jq 'select(.verdict != \"same\")'"),
+    ),
     Command("tools", tools.tools, _SERVERS, ("smcp tools git", "smcp tools files --project ~/src/site --json")),
     Command("probe", probe.probe, _SERVERS, ("smcp probe git", "smcp probe git --json | jq .suggestions")),
     Command(

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import Field, StrictInt, model_validator
 
 from supervisord_mcp.config.daemon import Table
-from supervisord_mcp.config.fields import Duration, Size
+from supervisord_mcp.config.fields import CountBound, Duration, Size
 
 
 class Budget(Table):
@@ -36,9 +36,13 @@ class Backoff(Table):
 
 
 class Log(Table):
-    """The file that holds what a server writes to stderr."""
+    """The files that hold what a server writes to stderr and what smcp says about it."""
 
     max_size: Size = Field(default=2 << 20, ge=1024, description="A log file is rotated before it grows beyond this.")
     keep: StrictInt = Field(
         default=5, ge=1, le=100, description="Log files kept for a server, the current one included."
+    )
+    rate: CountBound = Field(
+        default=500,
+        description="Lines a second of a server, taken over ten seconds; what is more is left out, and counted.",
     )

@@ -14,6 +14,7 @@ from pydantic import (
     Discriminator,
     Field,
     StrictBool,
+    StrictInt,
     Tag,
     field_validator,
     model_validator,
@@ -29,7 +30,7 @@ from supervisord_mcp.config.container import (
     container_problem,
     package_command,
 )
-from supervisord_mcp.config.daemon import DaemonConfig, Metrics, Table
+from supervisord_mcp.config.daemon import Audit, DaemonConfig, Metrics, Table
 from supervisord_mcp.config.fields import (
     NETWORKS,
     TABLE,
@@ -390,7 +391,10 @@ class ServerConfig(Table):
         description="What the server may ask of the kernel.",
         examples=[{"unix": True}],
     )
-    log: Log = Field(default=Log(), description="The file that holds what the server writes to stderr.")
+    log: Log = Field(default=Log(), description="Its log: what it writes to stderr, and what smcp says about it.")
+    kept_messages: Annotated[StrictInt, Field(ge=0, le=10_000)] = Field(
+        default=0, description="How many of its last messages are kept in memory, at most 16M, for `smcp tap NAME`."
+    )
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -489,6 +493,7 @@ class Config(Table):
     """The whole configuration."""
 
     daemon: DaemonConfig = Field(default=DaemonConfig(), description="The daemon itself; only in config.toml.")
+    audit: Audit = Field(default=Audit(), description="The record of the calls of tools; only in config.toml.")
     metrics: Metrics = Field(default=Metrics(), description="What is measured; only in config.toml.")
     servers: Annotated[Mapping[ServerName, ServerConfig], AfterValidator(freeze), Frozen] = Field(
         default=FrozenTable(), description="The servers by name; each name once in all files."

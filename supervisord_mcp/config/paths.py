@@ -58,6 +58,11 @@ class Paths:
         return self.state_dir / "logs"
 
     @property
+    def audit_file(self) -> Path:
+        """The record of calls."""
+        return self.state_dir / "audit" / "audit.jsonl"
+
+    @property
     def placeholders_file(self) -> Path:
         """What stands in directories of the person while servers run, to be removed again."""
         return self.state_dir / "placeholders"
@@ -76,6 +81,11 @@ class Paths:
     def counts_file(self) -> Path:
         """What was counted of servers and their calls."""
         return self.state_dir / "counts.json"
+
+    @property
+    def history_file(self) -> Path:
+        """What servers used over time."""
+        return self.state_dir / "history.bin"
 
     @property
     def images_file(self) -> Path:

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from supervisord_mcp.config.container import ContainerDefaults
-from supervisord_mcp.config.daemon import DaemonConfig, Metrics, Table
+from supervisord_mcp.config.daemon import Audit, DaemonConfig, Metrics, Table
 from supervisord_mcp.config.faults import inner
 from supervisord_mcp.config.fields import SERVER_NAME, Kind
 from supervisord_mcp.config.lifetime import Backoff, Budget, Log
@@ -38,6 +38,7 @@ _SAMPLE_HEAD = (
 )
 _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("[daemon]", DaemonConfig),
+    ("[audit]", Audit),
     ("[metrics]", Metrics),
     ("[servers.NAME]", ServerConfig),
     ("mounts of [servers.NAME], a list of tables", Mount),
@@ -57,6 +58,8 @@ def sample() -> str:
     """Return a configuration file with one working server that names every key with its default and its meaning."""
     lines = [*_comment(_SAMPLE_HEAD), "", *_comment(DaemonConfig.__doc__ or ""), "[daemon]"]
     lines += _sample_keys(DaemonConfig, DaemonConfig().model_dump(mode="json"))
+    lines += ["", *_comment(Audit.__doc__ or ""), "[audit]"]
+    lines += _sample_keys(Audit, Audit().model_dump(mode="json"))
     lines += ["", *_comment(Metrics.__doc__ or ""), "[metrics]"]
     lines += _sample_keys(Metrics, Metrics().model_dump(mode="json"))
     lines += ["", *_comment(f"{ServerConfig.__doc__} The table is named after the server."), f"[servers.{_EXAMPLE}]"]

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
-#: More patterns than about 64 are searched without vectors, ten times slower.
-_GROUP = 56
 #: The library looks for single rare bytes where patterns begin with three different ones or fewer, and these bytes are
-#: not rare in logs. So some patterns are added that no text has: the bytes never occur in UTF-8.
-_UNLIKELY = tuple(bytes([first]) * 8 for first in range(0xF8, 0xFC))
+#: not rare in logs. So some patterns are added that no text has: the bytes never occur in UTF-8. They are short, for
+#: by the shortest pattern goes how many bytes are compared at once: three take a quarter less time than four.
+_UNLIKELY = tuple(bytes([first]) * 3 for first in range(0xF8, 0xFC))
+#: Up to 32 patterns are searched twice as fast as up to 64, on every processor; more are searched without vectors.
+_GROUP = 32 - len(_UNLIKELY)
 #: The fastest automaton takes about a kilobyte for each byte of its patterns: not for a key file.
 _FAST = 4096
 #: So many bytes of a pattern are looked for at the end of a text, before all of it is compared.

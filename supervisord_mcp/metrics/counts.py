@@ -7,7 +7,7 @@ are bounded, for a host may call itself and its tools anything: what comes when 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -46,7 +46,8 @@ class Tally(msgspec.Struct):
 
     ``starts`` are children that became ready, ``on_demand`` those that a call had to wait for, ``waited`` the seconds
     from the decision to start until it was ready, of all of them. ``restarts`` are starts after an end that nobody
-    wanted. ``breaches`` counts the limits that were exceeded, by name. ``memory`` and ``processes`` are what one
+    wanted. ``breaches`` counts the limits that were exceeded, by name. From ``cpu`` to ``throttled`` is what all runs
+    used, as in `runtimes.reading.Reading`. ``memory`` and ``processes`` are what one
     instance held when it was last seen, of that ``private`` what it shared with nobody.
     """
 
@@ -58,6 +59,13 @@ class Tally(msgspec.Struct):
     restarts: int = 0
     breaches: dict[str, int] = msgspec.field(default_factory=dict)
     cpu: float = 0.0
+    read: int = 0
+    written: int = 0
+    sent: int = 0
+    received: int = 0
+    oom_kills: int = 0
+    refused: int = 0
+    throttled: float = 0.0
     memory: int = 0
     private: int = 0
     processes: int = 0
@@ -96,31 +104,33 @@ class Counts:
             found = self.tallies[server] = Tally(since=self._wall())
         return found
 
-    def call(self, call: Call) -> None:
-        """Count a call that is over."""
-        key = (call.server, call.host, call.method, call.tool)
-        cell = self._cells.get(key)
-        if cell is None:
-            cell = self._cells[key] = self._cell(call)
-        ended = call.ended
-        cell.calls += 1
-        cell.asked += call.asked
-        cell.told += call.told
-        outcome = call.outcome
-        if outcome is _OK or outcome is _ERROR:
-            seconds = ended - call.began
-            cell.seconds += seconds
-            latency = cell.latency
-            number = bisect_left(BOUNDS, seconds)
-            latency[number] = latency.get(number, 0) + 1
-            if outcome is _ERROR:
-                cell.errors += 1
-        elif outcome is Outcome.CANCELLED:
-            cell.cancelled += 1
-        else:
-            cell.timeouts += 1
+    def calls(self, calls: Sequence[Call]) -> None:
+        """Count calls that are over."""
         # Calls are told of a moment after they are over, which does not matter here.
-        cell.last = self._wall()
+        now = self._wall()
+        known = self._cells
+        for call in calls:
+            key = (call.server, call.host, call.method, call.tool)
+            cell = known.get(key)
+            if cell is None:
+                cell = known[key] = self._cell(call)
+            cell.calls += 1
+            cell.asked += call.asked
+            cell.told += call.told
+            cell.last = now
+            outcome = call.outcome
+            if outcome is _OK or outcome is _ERROR:
+                seconds = call.ended - call.began
+                cell.seconds += seconds
+                latency = cell.latency
+                number = bisect_left(BOUNDS, seconds)
+                latency[number] = latency.get(number, 0) + 1
+                if outcome is _ERROR:
+                    cell.errors += 1
+            elif outcome is Outcome.CANCELLED:
+                cell.cancelled += 1
+            else:
+                cell.timeouts += 1
         self.changed = self.called = True
 
     def event(self, event: Event) -> None:

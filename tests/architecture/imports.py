@@ -13,7 +13,7 @@ from tests.architecture.source import PACKAGE, Import, Module, Project, Violatio
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
-    frozenset({"config", "runtimes", "systemd", "pipes", "hangup", "endpoint", "facts"}),
+    frozenset({"config", "runtimes", "systemd", "pipes", "hangup", "endpoint", "facts", "loglines", "rotated"}),
     frozenset({"credentials"}),
     frozenset(
         {
@@ -33,13 +33,29 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"contained", "machine"}),
-    frozenset({"doctor", "launch", "session", "conduit", "remarks", "adoption", "breaches", "traffic", "metrics"}),
+    frozenset({"doctor", "launch", "session", "conduit", "remarks", "adoption", "breaches", "traffic", "metrics"})
+    | frozenset({"logbooks", "announcements", "audit", "journald"}),
     frozenset({"blueprint", "explanation", "congestion", "echoes"}),
     frozenset({"server"}),
     frozenset({"reports"}),
-    frozenset({"housing"}),
+    frozenset({"housing", "starting"}),
     frozenset({"supervisor"}),
-    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation", "usage"}),
+    frozenset(
+        {
+            "caller",
+            "listener",
+            "http",
+            "reloader",
+            "inspector",
+            "admission",
+            "interview",
+            "rotation",
+            "taps",
+            "usage",
+            "exporter",
+        }
+    ),
+    frozenset({"replays"}),
     frozenset({"control", "reception", "hostwatch"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),

@@ -131,7 +131,7 @@ class Daemon:
         for one in fakes:
             self.switch(one.name, one.switches, one.scripts)
         servers = {name: self.entry(one) for name, one in self.fakes.items()}
-        self.write_config(tomli_w.dumps({"daemon": self.settings, "servers": servers}))
+        self.write_config(tomli_w.dumps({"daemon": {"journal": False, **self.settings}, "servers": servers}))
 
     def write_config(self, text: str) -> None:
         """Write config.toml as an editor does: a new file, renamed over the old one."""

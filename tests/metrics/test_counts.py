@@ -57,7 +57,7 @@ def test_calls_are_counted_by_host_and_tool(counts: Counts) -> None:
         call(tool="other"),
         call(method="prompts/get", tool=""),
     ):
-        counts.call(one)
+        counts.calls([one])
     cells = {(cell.host, cell.method, cell.tool): cell for cell in counts.tallies["s"].cells}
     assert set(cells) == {
         ("editor", "tools/call", "echo"),
@@ -75,14 +75,14 @@ def test_calls_are_counted_by_host_and_tool(counts: Counts) -> None:
 
 def test_very_many_are_counted_at_once(counts: Counts) -> None:
     for _ in range(1000):
-        counts.call(call())
+        counts.calls([call()])
     assert counts.tallies["s"].cells[0].calls == 1000
 
 
 def test_hosts_and_tools_are_bounded(counts: Counts) -> None:
     for number in range(3 * MOST_TOOLS):
-        counts.call(call(host=f"host {number}", tool=f"tool {number}"))
-        counts.call(call(host=f"host {number}", tool="", method=f"method/{number}"))
+        counts.calls([call(host=f"host {number}", tool=f"tool {number}")])
+        counts.calls([call(host=f"host {number}", tool="", method=f"method/{number}")])
     cells = counts.tallies["s"].cells
     assert sum(cell.calls for cell in cells) == 6 * MOST_TOOLS
     assert len({cell.host for cell in cells}) == MOST_HOSTS + 1
@@ -92,17 +92,17 @@ def test_hosts_and_tools_are_bounded(counts: Counts) -> None:
 
 
 def test_a_name_that_is_no_text_is_none(counts: Counts) -> None:
-    counts.call(call(tool="x"))
-    counts.call(Call("s", "s/1", 1, "h", "tools/call", b"17", 1.0, 2.0, 1, 1, Outcome.OK))
+    counts.calls([call(tool="x")])
+    counts.calls([Call("s", "s/1", 1, "h", "tools/call", b"17", 1.0, 2.0, 1, 1, Outcome.OK)])
     assert {cell.tool for cell in counts.tallies["s"].cells} == {"x", ""}
 
 
 def test_what_is_not_configured_is_forgotten(counts: Counts) -> None:
-    counts.call(call())
-    counts.call(call(server="t"))
+    counts.calls([call()])
+    counts.calls([call(server="t")])
     counts.keep(["t"])
     assert set(counts.tallies) == {"t"}
-    counts.call(call())
+    counts.calls([call()])
     assert counts.tallies["s"].cells[0].calls == 1
 
 

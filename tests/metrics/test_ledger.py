@@ -18,7 +18,7 @@ from tests.kit.bounded import bounded
 
 def counts() -> Counts:
     made = Counts(time.time)
-    made.call(Call("s", "s/1", 1, "h", "tools/call", b'"echo"', 1.0, 1.5, 2, 3, Outcome.OK))
+    made.calls([Call("s", "s/1", 1, "h", "tools/call", b'"echo"', 1.0, 1.5, 2, 3, Outcome.OK)])
     made.tally("s").breaches["memory"] = 2
     return made
 
