@@ -103,8 +103,10 @@ def _profile(config: ServerConfig, effective: Effective, home: str) -> Iterator[
 
 
 def _files(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
-    if spec.container is not None:
-        yield "read only: the files of the image, and /.smcp with the program that starts the server"
+    if launch.contained is not None and spec.container is not None:
+        yield f"read only: the image {launch.contained.shown}"
+        yield from (f"read only: what was installed, at {place}" for _, place, _ in spec.container.volumes)
+        yield "read only: /.smcp, with the program that starts the server"
     else:
         yield f"read only: {', '.join(path for path in sandbox.SYSTEM if os.path.isdir(path))} and public parts of /etc"
     if spec.read_only:
@@ -177,13 +179,11 @@ def _limits(spec: LaunchSpec, *, places: bool) -> Iterator[str]:
 
 
 def _user(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
-    if spec.container is not None:
-        yield spec.container.user or "that of the image, an ordinary one where it says root"
-        yield "without any capability that is not permitted by name"
-        if spec.container.allow:
-            yield f"permitted by name: {', '.join(sorted(spec.container.allow))}"
-    elif launch.isolation == "none":
+    if launch.isolation == "none":
         yield f"the user of the daemon ({os.geteuid()}), with all rights"
+    elif spec.container is not None:
+        yield spec.container.user or "that of the image, or an ordinary one where it says root"
+        yield f"permitted by its entry: {', '.join(sorted(spec.container.allow)) or 'no capability, nothing else'}"
     elif os.geteuid() == 0:
         yield "one of its own from daemon.uids, never root; without any capability"
         if spec.mounts:
