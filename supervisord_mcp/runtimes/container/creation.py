@@ -38,6 +38,14 @@ ENGINE_SOCKETS = (
 )
 
 
+#: What engines hide by themselves, and what tells of the devices of the machine. Control groups tell of the container.
+_MASKED = (
+    *("/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
+    *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
+    *(f"/sys/{name}" for name in ("block", "bus", "class", "dev", "devices", "firmware", "kernel", "module", "power")),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Image:
     """What an image says of itself, as far as it matters for a container."""
@@ -173,6 +181,7 @@ def _host(spec: LaunchSpec, container: Container, facts: Facts, setting: Setting
         "CapAdd": sorted(word.removeprefix("cap:") for word in container.allow if word.startswith("cap:")),
         "SecurityOpt": ["no-new-privileges", f"seccomp={setting.seccomp}"],
         "ReadonlyRootfs": True,
+        "MaskedPaths": list(_MASKED),
         "Privileged": privileged,
         "RestartPolicy": {"Name": "no"},
         "Mounts": list(_mounts(spec, container, facts, setting)),
@@ -181,6 +190,7 @@ def _host(spec: LaunchSpec, container: Container, facts: Facts, setting: Setting
     if privileged:
         # Everything else would be taken back by it anyway; what it says is what it is.
         host["SecurityOpt"] = ["seccomp=unconfined"]
+        host["MaskedPaths"] = []
     if setting.network == "none" or isinstance(spec.network, Egress):
         host["Sysctls"] = {"net.ipv4.ip_unprivileged_port_start": "0"}
     if facts.cgroup == 2:
