@@ -17,6 +17,10 @@ from tests.runtimes.imaged import ImagedRuntime
 pytestmark = pytest.mark.slow
 
 
+#: An engine lays an empty directory over what it hides, which can be looked at (`test_runtime` does).
+EMPTY = {"look at devices"}
+
+
 def test_nothing_that_is_to_be_denied_succeeds(engine: Dockerd) -> None:
     image = load(engine.client, "fake")
 
@@ -25,6 +29,6 @@ def test_nothing_that_is_to_be_denied_succeeds(engine: Dockerd) -> None:
 
     results = columns.sandboxed(make)
     fits = {"deny": {"denied", "absent"}, "allow": {"open"}, "free": {"open", "denied", "absent"}}
-    wrong = {n: r for n, r in results.items() if r.outcome not in fits[wanted(n, Situation())]}
+    wrong = {n: r for n, r in results.items() if n not in EMPTY and r.outcome not in fits[wanted(n, Situation())]}
     assert wrong == {}
     assert engine.containers() == []
