@@ -67,6 +67,7 @@ class Launching:
             creation.MACHINE: machine(),
             creation.SERVER: spec.name,
             creation.INSTANCE: spec.marker,
+            creation.GENERATION: spec.marker.rpartition(":")[2],
         }
         return Setting(
             name=creation.name_of(spec.name, secrets.token_hex(6)),
@@ -122,6 +123,8 @@ class Launching:
         running = Running(setting.name, pid, number, memory)
         child = ContainerChild(self.engine, self.watch, watched, running, pipes.ours)
         child.user = setting.user
+        if self.facts.selinux and setting.command:
+            child.uncovered = ("what SELinux keeps from containers (it would keep the daemon from them as well)",)
         planned = plan(self.spec.limits, available(self.facts))
         child.limits = planned.report
         if planned.watched and pid:
