@@ -90,14 +90,14 @@ class Launching:
             )
         return profile_file(self.place, text)
 
-    def order(self) -> tuple[object, ...]:
-        """Return the values of the `gate.Order`."""
+    def order(self, *, listen: bool) -> tuple[object, ...]:
+        """Return the values of the `gate.Order`; ``listen`` is whether the gate is to make the listeners."""
         spec = self.spec
         env = creation.environment_of(spec, self.image)
         listeners: list[tuple[str, int, bool]] = []
         if isinstance(spec.network, Egress):
             env = dict(proxy_environment(env.items()))
-            planned = loopback_plan(spec.network).listeners
+            planned = loopback_plan(spec.network).listeners if listen else ()
             listeners = [(listener.address, listener.port, listener.datagrams) for listener in planned]
         files = [(name, value.encode()) for name, value in spec.secrets.values]
         return (
