@@ -1,9 +1,10 @@
 """Fan-out of what happens: events, calls of hosts, and single messages, told to whoever watches.
 
-This is the one place where logs, counters, taps and exporters attach. There are three channels of it, each with its own
+This is the one place where logs, counters, taps and exporters attach. There are four channels of it, each with its own
 kind of news: `Observers.events` (state changes, sessions, reloads), `Observers.calls` (each request of a host, once it
-is over) and `Observers.messages` (each line on its way, a channel for each server: who taps one of them is not felt by
-the others). A channel that nobody watches costs its publisher one look.
+is over), `Observers.messages` (each line on its way, a channel for each server: who taps one of them is not felt by
+the others) and `Observers.lines` (each line of the log of a server). A channel that nobody watches costs its publisher
+one look.
 
 An observer that fails, or that takes more than its share of the time of the daemon, is taken out, never fatal: watching
 must not hurt what is watched. What has to wait for something (a disk, a network) watches ``apart``: in a thread of its
@@ -26,6 +27,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from supervisord_mcp.credentials.masking import masker
+from supervisord_mcp.protocol.news import LogLine
 from supervisord_mcp.protocol.tapping import Direction
 
 _log = logging.getLogger(__name__)
@@ -66,8 +68,9 @@ class Call(msgspec.Struct, gc=False):
 
     ``host`` is how the host names itself in its handshake. ``tool`` is the name of the tool as JSON text, empty for
     other requests. ``began`` and ``ended`` are in seconds of the monotonic clock; ``asked`` and ``told`` are the bytes
-    of request and answer. ``outcome`` is ``error`` also for a tool that says so in its result. (A struct, because one
-    is made for every call.)
+    of request and answer. ``outcome`` is ``error`` also for a tool that says so in its result. ``identity`` is the JSON
+    text of the id that the host gave it; ``request`` is the line of the host that it was in, perhaps with others, empty
+    unless `Observers.keep_requests`. (A struct, because one is made for every call.)
     """
 
     server: str
@@ -81,6 +84,8 @@ class Call(msgspec.Struct, gc=False):
     asked: int
     told: int
     outcome: Outcome
+    identity: bytes = b""
+    request: bytes = b""
 
 
 class Message(msgspec.Struct, gc=False):
@@ -209,7 +214,8 @@ class _Queue(Generic[T]):
         self._filled = threading.Semaphore(0)
         self._error: Exception | None = None
         # A daemon thread: one that hangs in a write must not keep the program from ending.
-        threading.Thread(target=self._run, name=f"observer {name}", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=f"observer {name}", daemon=True)
+        self._thread.start()
 
     def put(self, news: T) -> None:
         """Leave news for the observer. Raise what it failed with, or `BufferError` if it does not keep up."""
@@ -255,9 +261,12 @@ class Observers:
 
     def __init__(self) -> None:
         self.dropped: dict[str, str] = {}
-        self.events: Channel[Event] = Channel(self._dropped)
-        self.calls: Channel[Call] = Channel(self._dropped)
-        self.messages = Messages(self._dropped)
+        self.events: Channel[Event] = Channel(self.let_go)
+        self.calls: Channel[Call] = Channel(self.let_go)
+        self.messages = Messages(self.let_go)
+        self.lines: Channel[LogLine] = Channel(self.let_go)
+        #: Whether somebody wants `Call.request`.
+        self.keep_requests = False
         self.recent: deque[Event] = deque(maxlen=KEPT)
 
     def add(self, observer: Callable[[Event], object], name: str = "", *, apart: bool = False) -> Callable[[], None]:
@@ -270,6 +279,7 @@ class Observers:
         self.recent.append(event)
         self.events.tell(event)
 
-    def _dropped(self, name: str, cause: str) -> None:
+    def let_go(self, name: str, cause: str) -> None:
+        """An observer was taken out: report it."""
         self.dropped[name] = cause
         self.publish(Event("observer-dropped", data={"observer": name, "cause": cause}))

@@ -78,7 +78,7 @@ class UsageDesk:
 
     def close(self) -> None:
         """Keep what was counted and measured, for the next daemon."""
-        self._settle()
+        self.settle()
         self._ledger.write()
         self._archive.write()
 
@@ -133,7 +133,7 @@ class UsageDesk:
             self._supervisor.server(operation.name)
         if operation.fresh:
             await self.sampler.fresh()
-        self._settle()
+        self.settle()
         now, load = time.time(), self._load
         async with self._asking:
             own = await anyio.to_thread.run_sync(lambda: self._own.read(time.monotonic(), thorough=operation.fresh))
@@ -172,7 +172,7 @@ class UsageDesk:
             self._before = (now, cpu, load)
         return load
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Let everything be counted that is over."""
         for instance in self._supervisor.instances:
             instance.traffic.tell()

@@ -44,7 +44,7 @@ class World:
         return self.names.get(session, "")
 
     def open(self, session: int = 1, identity: bytes = b"1", method: str = "tools/call", tool: bytes = b'"t"') -> None:
-        self.traffic.length = 40
+        self.traffic.heard = b"x" * 40
         self.traffic.opened(Opened(session, identity, method, tool), time.monotonic())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
 
 from supervisord_mcp.config.fields import (
     Duration,
@@ -54,11 +54,29 @@ class DaemonConfig(Table):
         " never root; what it is given of root's files is lent to it. Read at the start.",
     )
     log_level: LogLevel = Field(default="info", description="The least important messages that the daemon logs.")
+    journal: StrictBool = Field(
+        default=True,
+        description="Whether what is in the logs of servers goes to the journal of systemd as well, where the extra"
+        " `systemd` is installed: `journalctl SMCP_SERVER=NAME`.",
+    )
     reload: StrictBool = Field(default=True, description="Load the configuration again when one of its files changes.")
     watch_hosts: StrictBool = Field(
         default=False,
         description="Watch adopted files of hosts: `smcp status` and `events` name what `smcp adopt` could take over.",
     )
+
+
+class Audit(Table):
+    """The record of the calls of tools, one JSON object a line; see `smcp audit`."""
+
+    enabled: StrictBool = Field(default=False, description="Whether calls are recorded.")
+    arguments: Literal["digest", "masked"] = Field(
+        default="digest",
+        description="What is kept of arguments. `digest`: the SHA-256 of their text. `masked`: also the arguments"
+        " themselves up to 8 KiB, without the secrets that smcp knows.",
+    )
+    max_size: Size = Field(default=10 << 20, ge=1024, description="The file is rotated before it grows beyond this.")
+    keep: StrictInt = Field(default=10, ge=1, le=100, description="Files kept, the current one included.")
 
 
 class Metrics(Table):

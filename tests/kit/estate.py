@@ -22,9 +22,9 @@ from supervisord_mcp.catalogues import Catalogues
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
-from supervisord_mcp.daemon import ServerLogs
 from supervisord_mcp.launch import Launcher
 from supervisord_mcp.listener import Greeting
+from supervisord_mcp.logbooks import ServerLogs
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.pipes import close_quietly
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
@@ -253,7 +253,7 @@ class Estate:
         self.paths = find_paths(self.environ, os.getuid())
         create_directories(self.paths, os.getuid())
         self.observers = Observers()
-        self.logs = ServerLogs(self.paths.log_dir)
+        self.logs = ServerLogs(self.paths.log_dir, self.observers)
         around = Surroundings(
             tasks,
             self.observers,
@@ -281,7 +281,7 @@ class Estate:
                 stay=self._stay,
                 log_of=self.logs.__getitem__,
                 usage=self.usage.report,
-                rotation=Rotation(self.supervisor, self.launcher.credentials),
+                rotation=Rotation(self.supervisor, self.launcher.credentials, self.observers),
                 taps=self.taps,
                 replays=ReplayDesk(self.reception.receive, lambda: self.config.daemon.max_message),
             ),
