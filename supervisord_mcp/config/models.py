@@ -391,9 +391,7 @@ class ServerConfig(Table):
         description="What the server may ask of the kernel.",
         examples=[{"unix": True}],
     )
-    log: Log = Field(
-        default=Log(), description="The files that hold what the server writes to stderr and what smcp says about it."
-    )
+    log: Log = Field(default=Log(), description="Its log: what it writes to stderr, and what smcp says about it.")
     kept_messages: Annotated[StrictInt, Field(ge=0, le=10_000)] = Field(
         default=0, description="How many of its last messages are kept in memory, at most 16M, for `smcp tap NAME`."
     )

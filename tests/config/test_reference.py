@@ -98,7 +98,7 @@ def test_the_schema_has_titles_of_tables_only() -> None:
 
 def test_the_reference_is_a_table_for_every_table() -> None:
     text = reference()
-    assert text.count("| key | value | default | meaning |") == 13
+    assert text.count("| key | value | default | meaning |") == 14
     assert '| `idle_exit` | duration or "off" | `"10m"` |' in text
     assert "| `command` | list of strings, or a string that is split like in a shell | – |" in text
     assert '| `access` | `"ro"`, `"rw"` | `"ro"` |' in text
