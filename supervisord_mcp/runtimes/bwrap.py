@@ -211,11 +211,10 @@ class BwrapRuntime(Runtime):
             line = descriptors.render([*built, *filtered, *phases])
             env = with_marker(outer, spec.marker)
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
-            user, group = (None, None) if identity is None else (identity.uid, identity.gid)
             shown = (*spec.read_only, *(mount.path for mount in spec.mounts))
             fence = fence_of(spec.name, needed=spec.network == "host")
             with way((program.path, *program.libraries, *shown), identity, loans):
-                started = Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group)
+                started = Program(argv, env, cwd="/", pass_fds=descriptors.inherited, identity=identity)
                 spawned = _spawned(started, auditor, fence)
             child = ProcessChild(spawned, spec.marker, _server_status)
             child.attach(held)
