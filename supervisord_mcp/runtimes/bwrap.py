@@ -37,7 +37,7 @@ from supervisord_mcp.runtimes.egress.proxy import Surroundings
 from supervisord_mcp.runtimes.handover import GATE, Blocked, failed, hand_over
 from supervisord_mcp.runtimes.identity import Identities, Identity
 from supervisord_mcp.runtimes.landlock.fence import Fence, can_fence, fence_of
-from supervisord_mcp.runtimes.lending import as_borrower, lend
+from supervisord_mcp.runtimes.lending import as_borrower, borrowing, lend
 from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces
 from supervisord_mcp.runtimes.passage import way
 from supervisord_mcp.runtimes.placeholders import Held, Placeholders
@@ -146,7 +146,7 @@ class BwrapRuntime(Runtime):
             else:
                 words += step.words if isinstance(step, Bound) else step
         # What is refused cannot be reported to a command line, only to a daemon.
-        program = base64.b64encode(seccomp.program(replace(spec.seccomp, audit=False))).decode()
+        program = base64.b64encode(seccomp.program(replace(self.policy(spec), audit=False))).decode()
         words += ("--seccomp", str(10 + len(files)))
         files.append(f"{words[-1]}< <(base64 -d <<<{program})")
         outer, inner = _divided(_environment(spec))
@@ -157,6 +157,10 @@ class BwrapRuntime(Runtime):
     def identity(self, name: str) -> Identity | None:
         """Return the user that a child of this name runs as; None where it is the daemon's own."""
         return None if self._identities is None else self._identities.of(name)
+
+    def policy(self, spec: LaunchSpec) -> seccomp.Policy:
+        """Return which system calls a child may make; what has to be lent to it is not looked for."""
+        return borrowing(spec)
 
     def uncovered(self, spec: LaunchSpec) -> tuple[str, ...]:
         """Return what a sandbox with the network of the machine is not held back from by an older kernel."""

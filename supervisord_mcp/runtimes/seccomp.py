@@ -99,8 +99,8 @@ class Policy:
 
     ``userns`` allows namespaces of its own to a server that puts its parts into sandboxes, ``ptrace`` the tools of a
     debugger. ``deny`` names further calls, or ``prctl(PR_SET_MM)``. With ``audit`` what is refused is also reported.
-    ``lent`` is for a server that makes files which belong to somebody else: none gets the bit by which whoever runs it
-    is its owner, nor rights of its own from the root of a namespace that is the server's.
+    ``lent`` is for a server that makes files which belong to somebody else, to root or to a person: none gets the bit
+    by which whoever runs it is its owner, nor rights of its own from the root of a namespace that is the server's.
     Raise `ValueError` for words that have no meaning.
     """
 

@@ -225,7 +225,8 @@ def _policy(spec: LaunchSpec) -> seccomp.Policy:
     denied = spec.seccomp.deny | _SHARED
     if ruleset.version() < 3:
         denied |= {"truncate"}
-    return replace(spec.seccomp, families=families, deny=denied, userns=False)
+    # Its home is on the disk of the machine, where others could run what it leaves.
+    return replace(spec.seccomp, families=families, deny=denied, userns=False, lent=True)
 
 
 def _granted(spec: LaunchSpec, places: Places | None) -> Iterator[tuple[str, Right]]:
