@@ -25,7 +25,7 @@ import anyio
 
 from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError
-from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls
+from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls, watches
 from supervisord_mcp.runtimes.audit import Auditor, Report, auditor_of, ignore, spawn_audited
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
@@ -233,7 +233,10 @@ class BwrapRuntime(Runtime):
                 child.attach(Sentry(opened, child.end))
                 with anyio.fail_after(_SETUP_SECONDS):
                     enforce = auditor.enforce if auditor is not None else None
-                    furnished = functools.partial(furnish, child)
+                    furnished = [functools.partial(furnish, child)]
+                    if identity is None:
+                        # Who has a user of its own has counts of its own.
+                        furnished.append(functools.partial(_share_watches, child))
                     verify = functools.partial(verify_sources, opened=opened)
                     blocked = Blocked(info.ours, block.ours, furnished, enforce, verify)
                     await hand_over(child, restraint, spec, blocked)
@@ -267,6 +270,14 @@ class BwrapRuntime(Runtime):
             needed = (libraries,) if os.path.isdir(libraries) else ()
             self._program = _Program(path, identity, _features(path), needed)
         return self._program
+
+
+async def _share_watches(child: ProcessChild, inner: int) -> None:
+    """Leave to others of the user what they watch, or say that nothing is left to them for certain."""
+    nsenter = shutil.which("nsenter", path=_STANDARD_PATH)
+    why = "no nsenter" if nsenter is None else await anyio.to_thread.run_sync(watches.share, inner, nsenter)
+    if why:
+        child.uncovered = (*child.uncovered, f"how many files it watches, of those that your user may ({why})")
 
 
 def _spawned(program: Program, auditor: Auditor | None, fence: Fence | None) -> Spawned:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,14 +54,14 @@ _FILTER_SECONDS = 2.0
 class Blocked:
     """How to talk to a blocked sandbox, and what is set up from outside before it goes on.
 
-    ``furnish`` gets the first process of the sandbox: everything in the sandbox inherits what is done to it.
+    Each of ``furnish`` gets the first process of the sandbox: everything in the sandbox inherits what is done to it.
     ``enforce`` is called right before the server itself is let go. ``verify`` gets the first process too, once the
     sandbox is complete, and raises `IsolationError` where it is not what was asked for.
     """
 
     info: int
     block: int
-    furnish: Callable[[int], Coroutine[Any, Any, None]]
+    furnish: Sequence[Callable[[int], Coroutine[Any, Any, None]]]
     enforce: Callable[[], None] | None = None
     verify: Callable[[int], None] = lambda inner: None
 
@@ -75,7 +75,8 @@ async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec,
     # Everything in the sandbox inherits what is set here from outside. The kernel takes its time for a cgroup.
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(blocked.furnish, inner)
+            for furnish in blocked.furnish:
+                tasks.start_soon(furnish, inner)
             await child.restrain(restraint, inner)
     except BaseExceptionGroup as group:
         raise await _explained(group.exceptions[0], child, spec, inner) from None
