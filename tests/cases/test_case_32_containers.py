@@ -94,8 +94,10 @@ async def test_an_engine_that_does_not_run_is_named_and_used_when_it_does() -> N
         await asyncio.to_thread(engine.stop, signal.SIGTERM)
         async with daemon(contained("s", image), fake("other"), env={"DOCKER_HOST": engine.url}) as d:
             other = await d.connected("other")
-            with pytest.raises(ConversationError, match="container engine"):
-                await d.connected("s")
+            # More often than a server may fail: a missing engine is no fault of it.
+            for _ in range(8):
+                with pytest.raises(ConversationError, match="container engine"):
+                    await d.connected("s")
             assert (await other.call("echo", value="fine")).text == "fine"
             await asyncio.to_thread(engine.start)
             host = await d.connected("s")
