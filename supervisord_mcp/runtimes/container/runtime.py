@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -241,7 +242,11 @@ class ContainerRuntime(Runtime):
         return child
 
     async def clean(self, marker: str) -> None:
-        """Remove the containers that a daemon which was killed left, from every engine that it used."""
+        """Remove the containers that a daemon which was killed left, from every engine that it used.
+
+        To be called before anything is launched: the sockets of that daemon are nobody's any more.
+        """
+        shutil.rmtree(self._gates, ignore_errors=True)
         await self._sweeper.clean(daemon_of(marker))
 
     def rest(self) -> None:
