@@ -11,6 +11,7 @@ ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential t
     gnome-keyring-daemon=gnome-keyring dbus-run-session=dbus dbus-send=dbus pass=pass gpg=gnupg pkg-config=pkg-config
 # The extra systemd is built from source.
 ensure_library libsystemd=libsystemd-dev
+ensure_headers
 # By itself too, and without the service that comes with it: nobody asked for one on this machine.
 if ! command -v promtool >/dev/null; then
     ensure_system promtool=prometheus
