@@ -55,6 +55,15 @@ obtain() {
     fi
 }
 
+# Given a name, make a person of that name on a machine where root runs the tests: rootless engines need one.
+ensure_person() {
+    [ "$(id -u)" = 0 ] || return 0
+    id "$1" >/dev/null 2>&1 && return 0
+    may_install || return 0
+    say "adding the user $1, who runs Podman in tests"
+    useradd --create-home "$1"
+}
+
 # Given COMMAND=PACKAGE words, install what is missing of them and of what a virtual environment needs, or say how to.
 ensure_system() {
     local word packages=()

@@ -68,6 +68,8 @@ _log = logging.getLogger(__name__)
 
 #: A command that does not read its stream loses it above this many bytes.
 MAX_UNREAD = 8 << 20
+#: The same for who looks at messages, above twice the longest one: so much may be kept, and become more as JSON.
+MAX_UNREAD_TAP = 64 << 20
 #: How long a server that runs may take to list its tools before a person is shown what it offered last, in seconds.
 BUSY_AFTER = 1.0
 
@@ -124,6 +126,7 @@ class Connection:
         self._tasks = tasks
         self._scopes: set[anyio.CancelScope] = set()
         self._closed = False
+        self._most_unread = MAX_UNREAD
         self._splitter = LineSplitter(control.MAX_LINE)
         self._writer = QueueWriter(self._socket.fileno(), self._left)
         self._reader = ChunkReader(self._socket.fileno(), self._chunk, self._left)
@@ -206,7 +209,7 @@ class Connection:
         self._write(masker.mask_json(line))
 
     def _write(self, line: bytes) -> None:
-        if self._writer.queued > MAX_UNREAD:
+        if self._writer.queued > self._most_unread:
             self._left(None)
             return
         self._writer.write(line)
@@ -237,8 +240,7 @@ class Connection:
             case control.Usage():
                 return await self._office.usage(operation)
             case Tap():
-                # What it tells is masked already; the masker would take the messages for text of ours.
-                await self._office.taps.serve(operation, lambda told: self._write(control.event_line(request, told)))
+                await self._tap(request, operation)
             case Replay():
                 supervisor.server(operation.name)
                 await self._office.replays.serve(
@@ -372,6 +374,12 @@ class Connection:
             await anyio.sleep_forever()
         finally:
             remove()
+
+    async def _tap(self, request: int, operation: Tap) -> None:
+        # Whole messages, and all that are kept at once, are not a sign that the command does not read.
+        self._most_unread = MAX_UNREAD_TAP + 2 * self._office.supervisor.config.daemon.max_message
+        # What is told is masked already; the masker would take messages for text of ours.
+        await self._office.taps.serve(operation, lambda told: self._write(control.event_line(request, told)))
 
     async def _events(self, request: int, operation: Events) -> None:
         observers = self._office.observers

@@ -31,6 +31,7 @@ from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, DaemonAliveError, LaunchError, Problem, SmcpError
 from supervisord_mcp.exporter import Exporter
 from supervisord_mcp.hostwatch import HostWatch
+from supervisord_mcp.images.provider import Change
 from supervisord_mcp.journald import Journald
 from supervisord_mcp.launch import Launcher, Told, make_runtimes
 from supervisord_mcp.listener import Greeting, Listener
@@ -108,7 +109,12 @@ class Daemon:
             self._paths.private_dir, groups, self._config.daemon.uids, told, self._paths.placeholders_file
         )
         try:
-            await self._serve(endpoint)
+            async with anyio.create_task_group() as cleaning:
+                # Meanwhile it serves: an engine may be slow, and what is left there is in nobody's way.
+                for runtime in self._runtimes.values():
+                    cleaning.start_soon(runtime.clean, self._marker)
+                await self._serve(endpoint)
+                cleaning.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 for runtime in self._runtimes.values():
@@ -293,6 +299,7 @@ class Daemon:
         launcher = Launcher(self._paths, os.environ, self._marker, self._config.daemon.path, self._runtimes)
         launcher.origins = self._origins
         launcher.credentials = self._credentials
+        launcher.image_changed = self._note_image
         return launcher
 
     def _note_contact(self, contact: Contact) -> None:
@@ -315,6 +322,11 @@ class Daemon:
             self._reached.add(place)
             data = {"host": contact.host, "port": contact.port, "outcome": "passed", "cause": ""}
             self._observers.publish(Event("egress", contact.server, data))
+
+    def _note_image(self, change: Change) -> None:
+        """Tell that the name of an image stands for another one than the one that runs."""
+        data = {"image": change.reference, "held": change.held, "found": change.found}
+        self._observers.publish(Event("image-changed", change.server, data))
 
     def _note_notice(self, notice: Notice) -> None:
         """Tell what an audited server asked of the kernel in vain."""

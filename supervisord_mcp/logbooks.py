@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from supervisord_mcp.config.lifetime import Log as Settings
 from supervisord_mcp.config.models import Config
-from supervisord_mcp.config.models import Log as Settings
 from supervisord_mcp.loglines import OURS
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.observer import Event, Observers

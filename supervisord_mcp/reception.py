@@ -160,7 +160,7 @@ class Reception:
         """Return what takes the words of a session, which has or had this state."""
         if not self._needs_project(session.facts) and not undecided(self._supervisor, session.facts):
             return self._house(session, session.facts, state)
-        admission = Admission(self._supervisor, session, self._house)
+        admission = Admission(self._supervisor, session, self._house, self._observers.messages[session.facts.server])
         return admission.take if state is None or not state.version else admission.resume(state)
 
     def _forget_missing(self) -> None:

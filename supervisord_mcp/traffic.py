@@ -97,9 +97,7 @@ class Traffic:
         One that is too long to be passed on has only its beginning.
         """
         host = (self._hosts.get(session) or self._name(session)) if session else ""
-        text = (line.head if isinstance(line, Oversized) else line).rstrip(b"\n")
-        size = line.length if isinstance(line, Oversized) else len(text)
-        self._messages.tell(Message(self._server, self._instance, session, host, direction, text, size))
+        self._messages.tell(passing(self._server, self._instance, (session, host), line, direction))
 
     def opened(self, command: Opened, now: float) -> None:
         """A request of a host waits for its answer from now on, which is a time of the monotonic clock."""
@@ -197,6 +195,15 @@ class Traffic:
             return NAMELESS  # it may say so yet
         self._hosts[session] = name
         return name
+
+
+def passing(
+    server: str, instance: str, who: tuple[SessionKey, str], line: bytes | Oversized, direction: Direction
+) -> Message:
+    """Return what is told of a line; ``who`` is the session and how its host names itself."""
+    text = (line.head if isinstance(line, Oversized) else line).rstrip(b"\n")
+    size = line.length if isinstance(line, Oversized) else len(text)
+    return Message(server, instance, *who, direction, text, size)
 
 
 def _outcome(line: bytes) -> Outcome:

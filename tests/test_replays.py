@@ -119,8 +119,9 @@ async def test_a_modern_recording(tmp_path: Path) -> None:
         answer = await guest.ask("tools/call", {"name": "echo", "arguments": {"value": "x"}, "_meta": meta})
         assert answer["result"]["resultType"] == "complete"
         lines = await recorded(one)
+        assert [line.direction for line in lines] == ["from-host", "to-host"] * 2, "the door answers for the server"
         found = await replayed(one, lines)
-        assert verdicts(found)["tools/call", "echo"] == "same"
+        assert verdicts(found) == {("server/discover", ""): "same", ("tools/call", "echo"): "same"}
         assert {verdict["verdict"] for verdict in found} == {"same"}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from supervisord_mcp import observer, taps
+from supervisord_mcp import taps
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import SmcpError, UnknownServerError
 from supervisord_mcp.protocol.tapping import Tap, TapRecord
@@ -124,6 +124,41 @@ async def test_nothing_is_there_to_be_shown(tmp_path: Path) -> None:
 
 
 @bounded(LIMIT)
+async def test_what_is_said_at_the_door_is_told_once(tmp_path: Path) -> None:
+    entry = {"kept_messages": 100, "scope": "project"}
+    async with estate(tmp_path, {"s": {"entry": entry}}) as one:
+        guest = await one.greeted("s", {"roots": {}})
+        asking = guest.post("tools/call", {"name": "echo", "arguments": {"value": 1}})
+        [question] = await guest.note("roots/list")
+        root = {"uri": tmp_path.as_uri()}
+        guest.raw({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [root]}})
+        await guest.answer(asking)
+        found = [(record.direction, record.kind, record.method) for record in await kept(one)]
+        assert found == [
+            ("from-host", "request", "initialize"),
+            ("to-host", "result", "initialize"),
+            ("from-host", "notification", "notifications/initialized"),
+            ("to-host", "request", "roots/list"),
+            ("from-host", "result", "roots/list"),
+            ("from-host", "request", "tools/call"),
+            ("to-host", "result", "tools/call"),
+        ]
+
+
+@bounded(LIMIT)
+async def test_much_that_is_kept_is_told_to_the_end(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": KEEPS}) as one:
+        guest = await one.greeted("s")
+        for _ in range(3):
+            await guest.call("big", bytes=4 << 20)
+        command = one.command()
+        identity = command.post("tap", name="s", side="both")
+        assert (await command.reply(identity)).get("result", "none") is None
+        sizes = [told["event"]["size"] for told in command.replies if "event" in told]
+        assert 16 << 20 >= sum(sizes) > 11 << 20
+
+
+@bounded(LIMIT)
 async def test_only_the_last_ones_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with estate(tmp_path, {"s": {"entry": {"kept_messages": 4}}}) as one:
         guest = await one.greeted("s")
@@ -145,19 +180,20 @@ async def test_only_the_last_ones_are_kept(tmp_path: Path, monkeypatch: pytest.M
 
 
 @bounded(LIMIT)
-async def test_a_tap_that_is_too_slow_is_taken_out_and_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observer, "SHARE", 0.0)
-    monkeypatch.setattr(observer, "QUICK", 0.0)
+async def test_a_tap_that_is_taken_out_is_told_so(tmp_path: Path) -> None:
+    def fail(record: TapRecord) -> None:
+        raise ValueError(f"no room for {record.kind}")
+
     async with estate(tmp_path, {"s": {}}) as one:
         guest = await one.greeted("s")
 
         async def say() -> None:
-            while not one.observers.messages["s"].watched:
+            while not tapped(one):
                 await asyncio.sleep(0.01)
-            await guest.call("echo")
+            assert "result" in await guest.call("echo"), "no host feels it"
 
         saying = asyncio.create_task(say())
-        with pytest.raises(SmcpError, match="the tap was taken out, so that no host feels it: it took more than"):
-            await one.taps.serve(Tap(name="s", follow=True), lambda _record: None)
+        with pytest.raises(SmcpError, match="the tap was taken out, so that no host feels it: no room for"):
+            await one.taps.serve(Tap(name="s", follow=True), fail)
         await saying
-        assert not one.observers.messages["s"].watched
+        assert not tapped(one)

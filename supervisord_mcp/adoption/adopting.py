@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,7 +39,7 @@ class Stored(NamedTuple):
 
 
 #: A file that changes under our hands more often than this is not being used by a person.
-_ATTEMPTS = 5
+ATTEMPTS = 5
 #: Given a name and a value, stores the secret. Raises `SmcpError`.
 Store = Callable[[str, str], Stored]
 #: Given what an entry of ours named a secret by, removes it. Raises `SmcpError`.
@@ -193,6 +193,13 @@ def drafts(readings: Iterable[Reading], plan: Plan, environ: Mapping[str, str]) 
     return found
 
 
+def only_in(plan: Plan, files: Container[tuple[str, Path]]) -> frozenset[str]:
+    """Return the servers of a plan that only entries of these files, each of a host, would name."""
+    return frozenset(
+        server.name for server in plan.servers if all((entry.host, entry.file) in files for entry in server.sources)
+    )
+
+
 def _changed(reading: Reading, replacements: Mapping[Keys, Replacement]) -> Change:
     """Return how a file changes. Raise `HostFileError` where its host would not start what stands there then."""
     made = change(reading, replacements)
@@ -222,7 +229,7 @@ def adopt_file(reading: Reading, plan: Plan, world: World, done: Collection[Path
     What a host that runs saves meanwhile stays, unless it is about the entries that are replaced. ``done`` are files
     that this adoption changed before: two hosts may read the same one.
     """
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         fresh = read(reading.file)
         if reading.file.path not in done and not _means_the_same(reading, fresh, plan):
             break

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from supervisord_mcp.adoption.knowledge import ENGINES, PACKAGES, PORTS, PROGRAMS, RUNNERS, Known
 from supervisord_mcp.config.lint import risk_of
 from supervisord_mcp.config.models import Mount
+from supervisord_mcp.config.openings import openings
 from supervisord_mcp.config.variables import PROJECT, Expansion, Variables, expand, names
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.packages.requests import npm_name, python_name, recognise
@@ -96,6 +97,9 @@ def needs(wanted: Wanted, place: Place, network: str | None = None) -> Needs:
     """Given what an entry runs and where it is from, return what to give it; ``network`` is what a person chose."""
     program = PurePosixPath(wanted.argv[0]).name
     if program in ENGINES:
+        if opened := next(openings(wanted.argv), None):
+            meant = f'permit = ["{opened.permit}"]'
+            return Needs(obstacle=f"{opened.option}: {opened.reason}; if it is meant, add it by hand with {meant}")
         remark = f"{program} itself runs with all your rights, as it did; what it starts is in a container"
         return Needs({"runtime": "bare"}, (remark,))
     known = _known(wanted.argv)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from supervisord_mcp.adoption.adopting import World, keep_trust
+from supervisord_mcp.adoption.adopting import ATTEMPTS, World, keep_trust
 from supervisord_mcp.adoption.records import Record, Records
 from supervisord_mcp.adoption.survey import way
 from supervisord_mcp.config.files import read_file
@@ -19,9 +19,6 @@ from supervisord_mcp.hosts.catalogue import HOSTS, find_hosts
 from supervisord_mcp.hosts.entry import HostEntry
 from supervisord_mcp.hosts.files import Change, FileChangedError, is_there, write
 from supervisord_mcp.hosts.undo import Identity, Undo, undo
-
-#: A file that changes under our hands more often than this is not being used by a person.
-_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ def release_file(release: Release, world: World, where: Surroundings) -> None:
 
     What a host that runs saves meanwhile stays, as it does where it was saved before.
     """
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         with suppress(FileChangedError):
             _give_back(release, world)
             return

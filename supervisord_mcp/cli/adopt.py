@@ -94,13 +94,18 @@ def adopt(
         console().print("nothing to adopt")
         return
     show_drafts(drafts, plan)
+    stuck = {(draft.reading.file.host.key, draft.reading.file.path) for draft in drafts if draft.change is None}
+    plan = plan.without(adopting.only_in(plan, stuck))
+    if len(stuck) == len(drafts):
+        console().print("nothing to adopt")
+        raise typer.Exit(1)
     vault = vault_for(plan, ask=not dry_run)
     if dry_run:
         return
-    confirm(f"Adopt {count(len(drafts), 'file')}?", yes=yes)
+    confirm(f"Adopt {count(len(drafts) - len(stuck), 'file')}?", yes=yes)
     where = world(vault)
     imported = adopting.import_servers(plan, where)
-    failed = tell(imported)
+    failed = tell(imported) or bool(stuck)
     # Before a host can ask for one of the servers.
     reload_daemon()
     working = plan.without(imported.failed)
@@ -115,6 +120,8 @@ def adopt(
     written: set[Path] = set()
     for reading in gathered.readings:
         path = reading.file.path
+        if (reading.file.host.key, path) in stuck:
+            continue  # it was told why
         try:
             if adopting.adopt_file(reading, working, where, written):
                 written.add(path)

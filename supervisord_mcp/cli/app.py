@@ -21,6 +21,7 @@ from supervisord_mcp.cli import (
     events,
     explain,
     hosts,
+    image,
     listing,
     logs,
     probe,
@@ -149,6 +150,7 @@ COMMANDS: Final = (
         (
             "smcp add time -- uvx mcp-server-time",
             "smcp add fetch --network host -- uvx mcp-server-fetch",
+            "smcp add db --image registry.example.com/team/db-mcp:2",
             "smcp add files --mount '${project}:rw' -- npx -y @modelcontextprotocol/server-filesystem '${project}'",
         ),
     ),
@@ -229,7 +231,17 @@ SECRET_COMMANDS: Final = (
     Command("key", secret_values.key, "", ("smcp secret key", "smcp secret key passphrase")),
     Command("unlock", secret_values.unlock, "", ("smcp secret unlock", "smcp secret unlock < passphrase.txt")),
 )
-GROUPS: Final = {"config": CONFIG_COMMANDS, "profile": PROFILE_COMMANDS, "secret": SECRET_COMMANDS}
+IMAGE_COMMANDS: Final = (
+    Command("list", image.list_images, "", ("smcp image list", "smcp image list --json | jq '.[].found'")),
+    Command("accept", image.accept, "", ("smcp image accept github && smcp restart github",)),
+    Command("forget", image.forget, "", ("smcp image forget github",)),
+)
+GROUPS: Final = {
+    "config": CONFIG_COMMANDS,
+    "profile": PROFILE_COMMANDS,
+    "secret": SECRET_COMMANDS,
+    "image": IMAGE_COMMANDS,
+}
 
 
 class _Given:
@@ -254,6 +266,7 @@ def build() -> typer.Typer:
         ("config", _config, ("smcp config check", "smcp config show git")),
         ("profile", _profile, ("smcp profile list", "smcp profile show git --resolved")),
         ("secret", _secret, ("smcp secret set github --grant github:GITHUB_TOKEN", "smcp secret check")),
+        ("image", _image, ("smcp image list", "smcp image accept github")),
     ):
         group = _group()
         group.callback(epilog=_epilog(examples))(callback)
@@ -334,6 +347,10 @@ def _config() -> None:
 
 def _profile() -> None:
     """Show, compare, check and make profiles of isolation."""
+
+
+def _image() -> None:
+    """Show what the images of containers were when they were first used, and accept what they are by now."""
 
 
 def _secret() -> None:

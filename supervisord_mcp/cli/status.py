@@ -213,6 +213,8 @@ def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -
         notes.append(f"differs from the others in: {'; '.join(instance.differs)}")
     if instance and instance.phase:
         notes.append(instance.phase)
+    if instance and instance.image and (whole or "smcp image accept" in instance.image):
+        notes.append(f"image {instance.image}")
     if instance and whole:
         notes += [f"mount {mount}" for mount in instance.mounts]
         notes += [f"limit {limit}" for limit in instance.limits]

@@ -131,7 +131,11 @@ def _content(record: TapRecord) -> str:
     """Return the beginning of what a message carries; all of one that cannot be taken apart."""
     members = jsonrpc.members_of(record.line.encode()) if not record.cut else {}
     carried = members.get(_CONTENT.get(record.kind, ""))
-    text = record.line if carried is None or record.kind == "batch" else bytes(carried).decode()
+    if carried is not None:
+        text = bytes(carried).decode()
+    else:
+        # Of a message that was understood and carries nothing everything is said.
+        text = "" if members and record.kind in _CONTENT else record.line
     whole = " ".join(printable(text).split("\n"))
     if len(whole) <= _SHOWN and not record.cut:
         return whole

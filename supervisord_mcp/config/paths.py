@@ -88,6 +88,21 @@ class Paths:
         return self.state_dir / "history.bin"
 
     @property
+    def images_file(self) -> Path:
+        """Which image each name of one stood for when it was first used."""
+        return self.state_dir / "images.json"
+
+    @property
+    def images_lock(self) -> Path:
+        """Held while the record of images is changed."""
+        return self.state_dir / "images.lock"
+
+    @property
+    def volumes_file(self) -> Path:
+        """The volumes of container engines that hold installed packages."""
+        return self.state_dir / "volumes.json"
+
+    @property
     def trust_file(self) -> Path:
         """Which project files are trusted."""
         return self.state_dir / "trusted.json"

@@ -151,6 +151,10 @@ def _editor(match: re.Match[str], context: Context) -> str | Unknown:
             return Unknown(match[0], "only the host knows what it stands for")
 
 
+def _plugin(match: re.Match[str], context: Context) -> str | Unknown:
+    return Unknown(match[0], _NO_WORKSPACE, verbatim=True) if match[1] in _EDITORS else _editor(match, context)
+
+
 def _env(match: re.Match[str], context: Context) -> str | Unknown:
     return _variable(match[1], match[0])
 
@@ -178,6 +182,8 @@ dollars = _language(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{[^}]*\})", _shell)
 shell = _language(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{[^}]*\}|\([^)]*\)?)|`[^`]*`", _shell)
 #: ``${env:NAME}``, ``${workspaceFolder}``, ``${input:ID}`` and their like: VS Code and what descends from it.
 editor = _language(r"\$\{([^}]*)\}", _editor, "${workspaceFolder}")
+#: The same without a word for the workspace: plugins for other editors that read the same form.
+plugin = _language(r"\$\{([^}]*)\}", _plugin)
 #: ``${env:NAME}`` and nothing else.
 env = _language(r"\$\{env:([^}]*)\}", _env)
 #: ``{env:NAME}`` and ``{file:PATH}`` of opencode.

@@ -237,7 +237,8 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     limits, each with what enforces it; ``uncovered`` is what a reduced isolation does not hold it back from.
     ``dropped`` counts what the server wrote that reached nobody, by why: ``noise`` (a line that is no message),
     ``late`` (an answer or progress after the end of the request), ``unknown`` (an answer to what was never asked, or
-    without an id), ``unrouted`` and ``early`` (a notification that belongs to no host).
+    without an id), ``unrouted`` and ``early`` (a notification that belongs to no host). ``image`` is that of a
+    container: its name, what that stands for, and what it stands for by now where that is something else.
     """
 
     key: str
@@ -259,6 +260,7 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     uncovered: tuple[str, ...] = ()
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
     differs: tuple[str, ...] = ()
+    image: str = ""
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -333,7 +333,6 @@ WORKSPACE = {"command": "x-mcp", "args": ["${workspaceFolder}/src"], "env": {"RO
         (".config/Code/User/mcp.json", "servers"),
         (".config/Code/User/profiles/a1/mcp.json", "servers"),
         (".config/Trae/User/mcp.json", "mcpServers"),
-        (".config/github-copilot/intellij/mcp.json", "servers"),
         (".config/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json", "mcpServers"),
         (".kilocode/cli/global/settings/mcp_settings.json", "mcpServers"),
     ],
@@ -359,6 +358,7 @@ def test_an_entry_that_names_the_workspace_goes_on_naming_it(machine: Machine, p
     [
         (".claude.json", "mcpServers"),
         (".config/Claude/claude_desktop_config.json", "mcpServers"),
+        (".config/github-copilot/intellij/mcp.json", "servers"),
         (".codeium/windsurf/mcp_config.json", "mcpServers"),
         (".gemini/settings.json", "mcpServers"),
         (".config/crush/crush.json", "mcp"),

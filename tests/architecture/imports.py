@@ -17,6 +17,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"credentials"}),
     frozenset(
         {
+            "images",
             "packages",
             "hosts",
             "catalogues",
@@ -31,6 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "probes",
         }
     ),
+    frozenset({"contained", "machine"}),
     frozenset({"doctor", "launch", "session", "conduit", "remarks", "adoption", "breaches", "traffic", "metrics"})
     | frozenset({"logbooks", "announcements", "audit", "journald"}),
     frozenset({"blueprint", "explanation", "congestion", "echoes"}),
@@ -152,7 +154,7 @@ def heavy_libraries_have_one_home(project: Project) -> Iterator[Violation]:
         inside = module.name.removeprefix(f"{PACKAGE}.")
         for imported in module.imports():
             homes = HOMES.get(imported.target.partition(".")[0])
-            if homes and not homes & {inside, module.place}:
+            if homes and not any(f"{inside}.".startswith(f"{home}.") for home in homes):
                 yield module.violation(imported, f"{imported.target} is at home in {', '.join(sorted(homes))}")
 
 

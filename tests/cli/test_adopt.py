@@ -296,3 +296,20 @@ def test_no_command_shows_a_secret_that_stands_in_a_command_line(smcp: Smcp, mac
     out += [smcp("release", "-n"), smcp("release", "--yes")]
     assert "was changed since" in out[-2].out
     assert [SECRET in ran.out + ran.err for ran in out] == [False] * len(out)
+
+
+def test_a_file_that_cannot_be_changed_is_told_once_and_nothing_is_made_for_it(
+    smcp: Smcp, machine: Machine, tools: FakeDaemon
+) -> None:
+    text = "base: &b\n  cmd: /bin/sh\nextensions:\n  odd:\n    <<: *b\n    type: stdio\n"
+    goose = machine.write(".config/goose/config.yaml", text)
+    for words in (("-n",), ("--yes", "--untried")):
+        ran = smcp("adopt", *words)
+        assert (ran.status, ran.out.endswith("nothing to adopt\n")) == (1, True)
+        assert ran.err.count(f"{goose} stays as it is") == 1
+    assert not machine.paths.config_file.exists()
+    machine.cursor(time=TIME)
+    ran = smcp("adopt", "--yes")
+    assert (ran.status, ran.err.count(f"{goose} stays as it is")) == (1, 1)
+    assert list(servers(machine)) == ["time"]
+    assert goose.read_text() == text

@@ -19,10 +19,11 @@ from supervisord_mcp.hosts.variables import (
     editor,
     env,
     plain,
+    plugin,
     shell,
 )
 
-LANGUAGES = [plain, braces, dollars, shell, editor, env, curly, double_braces]
+LANGUAGES = [plain, braces, dollars, shell, editor, plugin, env, curly, double_braces]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,7 @@ LANGUAGES = [plain, braces, dollars, shell, editor, env, curly, double_braces]
         (editor, "${workspaceRoot}", "${project}"),
         (editor, "${userHome}${/}a${pathSeparator}b", "${HOME}/a/b"),
         (editor, "$A", "$$A"),
+        (plugin, "${env:A}${userHome}", "${A}${HOME}"),
         (env, "${env:A} ${x} ${A}", "${A} $${x} $${A}"),
         (curly, "{env:A} {x} ${A}", "${A} {x} $${A}"),
         (double_braces, "${A} {{ secrets.A }}", "$${A} {{ secrets.A }}"),

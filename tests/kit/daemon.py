@@ -140,7 +140,10 @@ class Daemon:
         new.rename(self.config)
 
     def entry(self, one: Fake) -> dict[str, Any]:
-        """Return the configuration of a fake server."""
+        """Return the configuration of a fake server, or of a server that is in an image already."""
+        if "image" in one.entry:
+            env = {probe.MARKER: self.marker, "FSRV": json.dumps(one.switches), **one.entry.get("env", {})}
+            return {**DEFAULTS, **one.entry, "env": env}
         command = [PYTHON, "-I", "-S", str(KIT / "fserver.py"), f"@{self.work / one.name}.json"]
         if one.shell is not None:
             command = ["/bin/sh", "-c", one.shell.replace("@CMD@", shlex.join(command))]
