@@ -276,6 +276,7 @@ def test_status_has_the_form_of_the_contract() -> None:
     }
     assert set(data["servers"][0]["instances"][0]) == {
         "key",
+        "image",
         "pid",
         "generation",
         "state",
