@@ -15,7 +15,9 @@ from supervisord_mcp.errors import FramingError, SmcpError, UnknownServerError, 
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import Operation
 from supervisord_mcp.protocol.news import LogLine
+from supervisord_mcp.protocol.replay import Line, Replay
 from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
+from supervisord_mcp.protocol.tapping import Tap
 
 OPERATIONS: list[Operation] = [
     control.Status(),
@@ -37,6 +39,8 @@ OPERATIONS: list[Operation] = [
     SecretChanged(secrets=("vault:a",), only_failed=True),
     SecretCheck(names=("a",)),
     SecretUnlock(passphrase="correct horse"),
+    Tap(name="a", follow=True),
+    Replay(name="a", lines=(Line(time=0.5, session=1, direction="from-host", line="{}"),)),
 ]
 
 
@@ -72,6 +76,8 @@ def test_every_operation_is_tested_and_named() -> None:
         "secret-changed",
         "secret-check",
         "secret-unlock",
+        "tap",
+        "replay",
     }
 
 
@@ -247,7 +253,7 @@ def test_status_has_the_form_of_the_contract() -> None:
     data = msgspec.to_builtins(status)
     assert list(data) == ["daemon", "servers"]
     assert set(data["daemon"]) == {
-        *("pid", "version", "uptime", "socket", "config", "problems", "logging", "sessions", "hosts"),
+        *("pid", "version", "uptime", "socket", "config", "problems", "logging", "audit", "sessions", "hosts"),
     }
     assert set(data["servers"][0]) == {
         "name",
@@ -270,6 +276,7 @@ def test_status_has_the_form_of_the_contract() -> None:
     }
     assert set(data["servers"][0]["instances"][0]) == {
         "key",
+        "image",
         "pid",
         "generation",
         "state",
