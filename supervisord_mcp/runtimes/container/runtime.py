@@ -48,6 +48,7 @@ from supervisord_mcp.runtimes.egress.plan import (
 )
 from supervisord_mcp.runtimes.egress.proxy import EgressProxy, Surroundings
 from supervisord_mcp.runtimes.hierarchy import group_of
+from supervisord_mcp.runtimes.lending import borrowing
 from supervisord_mcp.runtimes.limits import Available, plan, size_text
 from supervisord_mcp.runtimes.syscalls import Architecture, architectures
 from supervisord_mcp.runtimes.watcher import Bounds
@@ -89,6 +90,10 @@ class ContainerRuntime(Runtime):
         """Return a command line that starts the same container by hand; secrets are not in it."""
         return shown(spec, self.engines.of(creation.container_of(spec).engine).place())
 
+    def policy(self, spec: LaunchSpec) -> seccomp.Policy:
+        """Return which system calls a child may make."""
+        return borrowing(spec)
+
     def available(self) -> Available:
         """Return the means for limits: those of the engine, as far as it has been asked for them."""
         facts = self.engines.of("").known
@@ -107,7 +112,8 @@ class ContainerRuntime(Runtime):
         image = Image.of(await _image(engine, spec))
         watch = self._watches.setdefault(container.engine, Watch(engine))
         await watch.ready()
-        launching = _Launching(engine, watch, facts, image, creation.with_secret_variables(spec), self._place)
+        spec = replace(creation.with_secret_variables(spec), seccomp=self.policy(spec))
+        launching = _Launching(engine, watch, facts, image, spec, self._place)
         return await (self._gated(launching) if facts.local else self._streamed(launching))
 
     async def _gated(self, launching: _Launching) -> Child:
