@@ -405,12 +405,13 @@ def make_runtimes(
     notice = ignore if told is None else told.notice
     around = EgressSurroundings() if told is None else EgressSurroundings(report=told.contact)
     bwrap = BwrapRuntime(None, groups, identities, around, notice)
-    bwrap.placeholders = Placeholders(record)
+    contained = ContainerRuntime(private.parent / "containers", around=around)
+    contained.placeholders = bwrap.placeholders = Placeholders(record)
     made: tuple[Runtime, ...] = (
         BareRuntime(groups),
         bwrap,
         LandlockRuntime(str(private), groups, identities, notice),
-        ContainerRuntime(private.parent / "containers", around=around),
+        contained,
     )
     return {runtime.name: runtime for runtime in made}
 

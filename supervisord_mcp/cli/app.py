@@ -150,6 +150,7 @@ COMMANDS: Final = (
         (
             "smcp add time -- uvx mcp-server-time",
             "smcp add fetch --network host -- uvx mcp-server-fetch",
+            "smcp add db --image registry.example.com/team/db-mcp:2",
             "smcp add files --mount '${project}:rw' -- npx -y @modelcontextprotocol/server-filesystem '${project}'",
         ),
     ),

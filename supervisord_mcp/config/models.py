@@ -221,13 +221,13 @@ class ServerConfig(Table):
         examples=[["uvx", "mcp-server-time"]],
     )
     args: Words = Field(default=(), description="Arguments appended to the command.", examples=[["--verbose"]])
-    image: ImageName | None = Field(
+    image: Annotated[ImageName | None, Kind("name of an image")] = Field(
         default=None,
         description="The image of a container. It is resolved once, and what it was then is what runs until you accept"
         " another one (see `smcp image`). With `package`, the image in which that runs.",
         examples=["registry.example.com/team/server:2"],
     )
-    package: Package | None = Field(
+    package: Annotated[Package | None, Kind('`"npx:NAME@VERSION"` or `"uvx:NAME==VERSION"`')] = Field(
         default=None,
         description="A package of npm or Python with its version, in the place of `command`. In a container it is"
         " installed in a base image of the profile, into a volume of its own.",

@@ -86,6 +86,10 @@ class Watch:
     def forget(self, name: str) -> None:
         """Wait for a container no more. With the last one the listening ends."""
         self._watched.pop(name, None)
+        self.rest()
+
+    def rest(self) -> None:
+        """Listen no more, unless somebody waits for a container."""
         if not self._watched:
             self._stop()
 

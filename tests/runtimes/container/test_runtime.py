@@ -267,6 +267,26 @@ async def test_mounts_are_as_they_are_granted(engine: Dockerd, tmp_path: Path) -
 
 
 @bounded(60)
+async def test_what_makes_other_programs_run_something_stays_read_only(engine: Dockerd, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".git" / "hooks").mkdir(parents=True)
+    (project / ".git" / "hooks" / "one").touch()
+    for path in (project, *project.rglob("*")):
+        os.chown(path, 1000, 1000)
+    mount = Mount(str(project), "rw", protected=(".git/hooks", ".vscode"))
+    script = f"cd {project}; echo x > file; echo x > .git/hooks/one; echo x > .vscode/tasks; ls -a; exec cat"
+    async with (
+        running(engine, tmp_path / "place") as runtime,
+        launched(runtime, shell(script, mounts=(mount,))) as child,
+    ):
+        child.close_stdin()
+        assert b".vscode" in await read(child.stdout)
+        assert (await read(child.stderr)).count(b"Read-only file system") == 2
+    assert (project / "file").read_text() == "x\n"
+    assert not (project / ".vscode").exists()
+
+
+@bounded(60)
 async def test_the_network_of_the_machine_must_be_named(engine: Dockerd, tmp_path: Path) -> None:
     async with running(engine, tmp_path) as runtime:
         with pytest.raises(IsolationError, match="network of the machine"):
