@@ -37,9 +37,11 @@ from supervisord_mcp.runtimes.container.tools import Tools, make_tools
 from supervisord_mcp.runtimes.container.watch import Watch
 from supervisord_mcp.runtimes.egress.plan import LOOPBACK_POOL, POOL, resolver_file
 from supervisord_mcp.runtimes.egress.proxy import EgressProxy, Surroundings
+from supervisord_mcp.runtimes.lending import borrowing
 from supervisord_mcp.runtimes.limits import Available, plan
 from supervisord_mcp.runtimes.placeholders import Placeholders
 from supervisord_mcp.runtimes.protection import Fill, protected_mounts
+from supervisord_mcp.runtimes.seccomp import Policy
 
 if TYPE_CHECKING:
     pass
@@ -79,6 +81,10 @@ class ContainerRuntime(Runtime):
         """Return a command line that starts the same container by hand; secrets are not in it."""
         return shown(spec, self.engines.of(creation.container_of(spec).engine).place())
 
+    def policy(self, spec: LaunchSpec) -> Policy:
+        """Return which system calls a child may make."""
+        return borrowing(spec)
+
     def available(self) -> Available:
         """Return the means for limits: those of the engine, as far as it has been asked for them."""
         facts = self.engines.of("").known
@@ -99,6 +105,7 @@ class ContainerRuntime(Runtime):
         await watch.ready()
         held = self.placeholders.hold()
         try:
+            spec = replace(spec, seccomp=self.policy(spec))
             guarded = replace(spec, mounts=tuple(_with_guards(spec, held.fill))) if facts.local else spec
             launching = Launching(engine, watch, facts, image, creation.with_secret_variables(guarded), self._place)
             child = await (self._gated(launching) if facts.local else self._streamed(launching))
