@@ -82,8 +82,6 @@ def test_every_operation_is_tested_and_named() -> None:
         "secret-changed",
         "secret-check",
         "secret-unlock",
-        "tap",
-        "replay",
     }
 
 
