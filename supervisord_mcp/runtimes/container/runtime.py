@@ -106,6 +106,7 @@ class ContainerRuntime(Runtime):
         await watch.ready()
         held = self.placeholders.hold()
         try:
+            spec = replace(spec, seccomp=self.policy(spec))
             guarded = replace(spec, mounts=tuple(_with_guards(spec, held.fill))) if facts.local else spec
             launching = Launching(engine, watch, facts, image, creation.with_secret_variables(guarded), self._place)
             child = await (self._gated(launching) if facts.local else self._streamed(launching))
