@@ -31,10 +31,10 @@ MEASURES: Mapping[str, Callable[[Place, Plan], Iterator[Figure]]] = {
     "sandbox-start": starts.sandboxes,
     "crashes": starts.crashes,
     "large-result": calls.large_result,
-    "containers": containers.containers,
     "daemon-afterwards": costs.daemon_afterwards,
     "messages-masking": masking.messages_with_secrets,
     "stderr-masking": masking.stderr_with_secrets,
+    "containers": containers.containers,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -137,6 +138,7 @@ def write(change: Change) -> None:
         if read_file(path) != change.before:
             raise _changed(path)
         if change.after != change.before:
+            _remove_left(path)
             replace_file(path, change.after, before=change.before)
     except ChangedError:
         raise _changed(path) from None
@@ -145,6 +147,15 @@ def write(change: Change) -> None:
             f"{path}: cannot be written: {error.strerror}; nothing was changed",
             remedy="check its permissions, those of its directory, and the disk",
         ) from error
+
+
+def _remove_left(path: Path) -> None:
+    """Remove what was left beside a file by a command that was killed while it replaced it: secrets may be in it."""
+    target = Path(os.path.realpath(path))
+    # As `tempfile` names them; no other program does, and no other command of ours is at work.
+    ours = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}\.tmp")
+    for name in filter(ours.fullmatch, os.listdir(target.parent)):
+        (target.parent / name).unlink()
 
 
 def _changed(path: Path) -> FileChangedError:

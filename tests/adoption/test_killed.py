@@ -99,7 +99,9 @@ def state(home: Path) -> list[bool]:
 
 
 def given_back(home: Path) -> None:
-    """Assert that every file is what it was, and that of backups nothing is left."""
+    """Assert that every file is what it was, and that nothing else is left, of backups neither."""
+    beside = {path.name for name in FILES for path in (home / name).parent.iterdir()}
+    assert beside == {".cursor", ".claude.json", "mcp.json", "smcp"}
     assert {name: (home / name).read_bytes() for name in FILES} == {n: text.encode() for n, text in FILES.items()}
     records = Records.of(paths_of(home))
     assert records.adopted() == ()

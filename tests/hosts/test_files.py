@@ -248,6 +248,18 @@ def test_a_directory_of_a_host_that_is_closed_to_us(tmp_path: Path) -> None:
         file.path.parent.chmod(0o700)
 
 
+def test_what_a_killed_command_left_beside_a_file_goes(tmp_path: Path) -> None:
+    file = _cursor(tmp_path, '{"mcpServers": {"a": {"command": "a"}}}')
+    left = file.path.with_name(".mcp.json.a1_b2c3d.tmp")
+    others = [file.path.with_name(name) for name in (".mcp.json.1234.tmp", "mcp.json.tmp", ".mcp.json.A1B2C3D4.tmp")]
+    for path in (left, *others):
+        path.write_text("a secret")
+    reading = read(file)
+    write(change(reading, adopted(reading)))
+    assert not left.exists()
+    assert all(path.exists() for path in others)
+
+
 def test_an_entry_that_is_not_there_cannot_be_replaced(tmp_path: Path) -> None:
     file = _cursor(tmp_path, '{"mcpServers": {"a": {"url": "https://example.com"}}}')
     for path in (("mcpServers", "a"), ("mcpServers", "b"), ("servers", "a")):

@@ -390,7 +390,7 @@ def _reap(pids: Iterable[int]) -> None:
 async def settled(child: Child) -> None:
     """Return once a tree has grown beyond its leader and stopped growing, or after a while."""
     sizes: list[int] = []
-    marker = proctable.marker(child.pid) or ""
+    (marker,) = proctable.markers_in(proctable.environment(child.pid) or b"") or ("",)
     for _ in range(30):
         sizes.append(len(tree.marked(marker)))
         if len(sizes) > 3 and sizes[-1] > 1 and len(set(sizes[-3:])) == 1:
