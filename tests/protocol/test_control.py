@@ -30,6 +30,10 @@ OPERATIONS: list[Operation] = [
     control.Call(name="a", tool="t", arguments=Raw(b'{"x": 1}'), project="/p", timeout=2.5),
     control.Probe(name="a", project="/p"),
     control.Usage(name="a", fresh=True, since=1.5),
+    Tap(name="a", follow=True, most=100, methods=("tools/*",), hosts=("x",), side="both"),
+    Replay(
+        name="a", lines=(Line(time=1.5, session=2, direction="from-host", line="\u2028"),), project="/p", patience=2.5
+    ),
     control.Logs(name="a", lines=3, follow=True),
     control.Events(follow=True),
     control.Down(),
@@ -68,6 +72,8 @@ def test_every_operation_is_tested_and_named() -> None:
         "call",
         "probe",
         "usage",
+        "tap",
+        "replay",
         "logs",
         "events",
         "down",
@@ -76,8 +82,6 @@ def test_every_operation_is_tested_and_named() -> None:
         "secret-changed",
         "secret-check",
         "secret-unlock",
-        "tap",
-        "replay",
     }
 
 
