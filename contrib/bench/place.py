@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 import psutil
 
@@ -47,6 +48,9 @@ class Place:
     ``root`` is the checkout whose daemon and shim are measured, ``secrets`` how many of them its servers are given,
     ``settings`` what its configuration says besides, and ``copies`` how many servers there are that make it many.
     """
+
+    #: What Python runs as the program.
+    program: ClassVar[Sequence[str]] = ("-m", "supervisord_mcp")
 
     def __init__(self, root: Path = ROOT, secrets: int = 0, settings: str = "", copies: int = len(COPIES)) -> None:
         self._root = root
@@ -168,7 +172,7 @@ class Place:
     def _start(self) -> None:
         with (self.home / "daemon.log").open("wb") as log:
             self._daemon = subprocess.Popen(
-                [sys.executable, "-m", "supervisord_mcp", "run"],
+                [sys.executable, *self.program, "run"],
                 cwd=self._root,
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
