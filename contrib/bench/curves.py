@@ -18,6 +18,8 @@ from contrib.bench.figures import Sample, grid, machine, number
 from contrib.bench.hosts import Host
 from contrib.bench.place import BARE, BenchError, Place
 from contrib.bench.plan import FULL, QUICK, Plan
+from supervisord_mcp.cli.plot import check
+from supervisord_mcp.errors import SmcpError
 
 SERVERS, SESSIONS = (1, 2, 5, 10, 20, 30, 40, 50), (1, 10, 25, 50, 100, 150, 200)
 _MIB, _KIB = 1 << 20, 1 << 10
@@ -69,8 +71,9 @@ def main(words: Sequence[str] | None = None) -> int:
     plan = replace(QUICK if options.quick else FULL, rounds=5 if options.quick else 11)
     before = machine()
     try:
+        check(options.svg)
         curves = [over_servers(SERVERS, plan), over_sessions(SESSIONS, plan)]
-    except BenchError as error:
+    except (BenchError, SmcpError) as error:
         sys.stderr.write(f"the benchmark ends here: {error}\n")
         return 1
     described = ", ".join(f"{name} {value}" for name, value in before.items())

@@ -134,11 +134,9 @@ def processor(plan: Plan) -> Iterator[Figure]:
 
 def floor(plan: Plan) -> Iterator[Figure]:
     """Yield what is added to a call by a process in between that does nothing, and by smcp."""
-    relay_py = [os.path.realpath(sys.executable), "-I", "-S", str(Path(relay.__file__).resolve())]
     with tempfile.TemporaryDirectory(prefix="smcp-relay-") as folder, Place(copies=0) as place, ExitStack() as stack:
-        commands = {"direct": TINY, "a relay in Python": [*relay_py, *TINY], "smcp": place.shim(BARE)}
-        if compiled := _compiled(Path(folder)):
-            commands["a relay in C"] = [*compiled, *TINY]
+        between = {name: [*command, *TINY] for name, command in relays(Path(folder)).items()}
+        commands = {"direct": TINY, **between, "smcp": place.shim(BARE)}
         hosts = {name: stack.enter_context(Host(command, place.environ)) for name, command in commands.items()}
         taken: dict[str, list[float]] = {name: [] for name in hosts}
         for host in hosts.values():
@@ -153,16 +151,17 @@ def floor(plan: Plan) -> Iterator[Figure]:
         yield Figure(f"added to a call by {name}, p50", "ms", sample.less(direct[1]), None, direct[1], sample)
 
 
-def _compiled(folder: Path) -> list[str]:
-    """Return the command of the relay in C; nothing where no compiler is found."""
+def relays(folder: Path) -> dict[str, list[str]]:
+    """Return the commands of what does nothing in between; the one in C is made here, where a compiler is found."""
+    source = Path(relay.__file__).resolve()
+    commands = {"a relay in Python": [os.path.realpath(sys.executable), "-I", "-S", str(source)]}
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         sys.stderr.write("no compiler for C: the floor is measured in Python only\n")
-        return []
+        return commands
     program = folder / "relay"
-    source = Path(relay.__file__).with_suffix(".c")
-    subprocess.run([compiler, "-O2", "-o", str(program), str(source)], check=True, timeout=60)
-    return [str(program)]
+    subprocess.run([compiler, "-O2", "-o", str(program), str(source.with_suffix(".c"))], check=True, timeout=60)
+    return {"a relay in C": [str(program)], **commands}
 
 
 if __name__ == "__main__":

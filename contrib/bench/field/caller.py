@@ -54,18 +54,23 @@ class Caller:
     def open(self, since: float, patience: float) -> dict[str, Any]:
         """Connect as soon as it is possible; return the seconds from a moment until a first call was answered."""
         end = time.monotonic() + patience
-        said = "silence"
+        said, there = "silence", False
         while time.monotonic() < end:
             try:
                 with within(end - time.monotonic()):
-                    self._fresh()
+                    if not there:
+                        self._fresh()
+                        there = True
                     self._echo()
                 return {"seconds": time.monotonic() - since}
             except TimeoutError:
                 break
             except (CallError, LostError, OSError, ValueError) as error:
                 said = str(error) or type(error).__name__
-                if self._kind in ("pipes", "terminal"):
+                there = there and isinstance(error, CallError)
+                if not there:
+                    self.close()
+                if not there and self._kind in ("pipes", "terminal"):
                     break  # a host tells the person about a command that fails, and does not start it again
             time.sleep(AGAIN)
         return {"failed": said}
@@ -128,6 +133,10 @@ class Caller:
             time.sleep(AGAIN)
         return {"failed": said}
 
+    def close(self) -> None:
+        """Hang up."""
+        self._wire.close()
+
     def forget(self) -> None:
         """Expect no answer any more to what was asked."""
         self._wire.forget()
@@ -147,24 +156,32 @@ class Caller:
 
 def main() -> None:
     """Do what stdin says."""
-    signal.signal(signal.SIGALRM, _ring)
+    signal.signal(signal.SIGALRM, ring)
     caller = Caller(*sys.argv[1:])
-    for line in sys.stdin:
-        order = json.loads(line)
-        limit = order.pop("within")
-        try:
-            with within(limit):
-                done = getattr(caller, order.pop("do"))(**order)
-        except TimeoutError:
-            caller.forget()
-            done = {"failed": f"no answer within {limit:.0f} s"}
-        except (CallError, LostError, OSError, ValueError) as error:
-            done = {"failed": str(error) or type(error).__name__}
-        sys.stdout.write(json.dumps(done) + "\n")
-        sys.stdout.flush()
+    try:
+        for line in sys.stdin:
+            sys.stdout.write(json.dumps(_done(caller, json.loads(line))) + "\n")
+            sys.stdout.flush()
+    finally:
+        caller.close()
 
 
-def _ring(*_: object) -> None:
+def _done(caller: Caller, order: dict[str, Any]) -> dict[str, Any]:
+    """Carry out an order within its time; return what came of it."""
+    limit = order.pop("within")
+    try:
+        with within(limit):
+            done: dict[str, Any] = getattr(caller, order.pop("do"))(**order)
+            return done
+    except TimeoutError:
+        caller.forget()
+        return {"failed": f"no answer within {limit:.0f} s"}
+    except (CallError, LostError, OSError, ValueError) as error:
+        return {"failed": str(error) or type(error).__name__}
+
+
+def ring(*_: object) -> None:
+    """Raise `TimeoutError`: the handler of SIGALRM."""
     raise TimeoutError("nothing came in time")
 
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import socket
+import time
 import tty
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
+#: Seconds that a command has to end once its pipes are closed.
+_GRACE = 1.0
 _PROTOCOL = "2025-06-18"
 _HELLO = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
 _READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -112,6 +116,11 @@ class _Pipes(Wire):
             os.close(self._out)
             self._in.close()
             self._in = None
+            end = time.monotonic() + _GRACE
+            while os.waitpid(self.pid, os.WNOHANG) == (0, 0):
+                if time.monotonic() > end:
+                    os.kill(self.pid, signal.SIGKILL)
+                time.sleep(0.002)
 
     def _spawn(self) -> None:
         theirs_in, self._out = os.pipe()
