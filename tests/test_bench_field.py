@@ -197,6 +197,8 @@ def test_every_version_is_pinned_and_every_peer_can_be_started(tmp_path: Path) -
     for kit in {peer.kit for peer in PEERS if peer.kit} | {EVERYTHING}:
         assert "@" in kit.packages[0][1:] or "==" in kit.packages[0]
     for peer in PEERS:
+        if peer.name == "nothing":
+            continue  # which has no server
         words = peer.wire(site(tmp_path, peer.kit))
         assert words[0] in WIRES
         started = peer.gateway or peer.wire

@@ -141,7 +141,8 @@ def draw(curves: Sequence[Curve], file: Path) -> None:
             panel.plot(counts, [sample.median for sample in samples], marker="o", markersize=3, linewidth=1.5)
             low, high = [min(sample.values) for sample in samples], [max(sample.values) for sample in samples]
             panel.fill_between(counts, low, high, alpha=0.2)
-            panel.set_ylim(bottom=0)
+            # Both columns of a row share it, so it must have room for the higher one.
+            panel.set_ylim(0, max(*high, panel.get_ylim()[1] / 1.05 if column else 0.0) * 1.05)
             panel.grid(alpha=0.3)
             panel.spines[["top", "right"]].set_visible(False)
             if not column:

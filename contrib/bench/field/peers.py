@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from contrib.bench.field import nothing
 from contrib.bench.place import ROOT, TINY
 from contrib.matrix.peers import Kit
 
@@ -96,7 +97,7 @@ class Peer:
 
     ``wire`` gives the words for `caller`, ``fresh`` those that lead to a copy of the server that was never started,
     where clients share one, and ``prepare`` a command that has to run before. ``sandboxed`` says whether the server
-    runs in a sandbox.
+    runs in a sandbox, ``only_tiny`` that the row is another way into what the row before it measures.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Peer:
     fresh: tuple[Command, ...] = ()
     tool: str = "{}"
     sandboxed: bool = False
+    only_tiny: bool = False
 
     @property
     def version(self) -> str:
@@ -128,6 +130,8 @@ def _at(path: str, kind: str = "http") -> Command:
 
 
 def _smcp(name: str, shown: str, runtime: str, kind: str = "pipes") -> Peer:
+    # Another runtime is another row: ``runtime`` is what the entry of the server says.
+
     def to(name: str) -> Command:
         return lambda site: [kind, sys.executable, "-I", "-S", str(ROOT / "supervisord_mcp" / "shim.py"), name]
 
@@ -157,6 +161,7 @@ def _smcp(name: str, shown: str, runtime: str, kind: str = "pipes") -> Peer:
         gateway=configured,
         fresh=tuple(map(to, _FRESH)),
         sandboxed=runtime != "bare",
+        only_tiny=kind != "pipes",
     )
 
 
@@ -174,6 +179,13 @@ _MCPM = _python("mcpm", "mcpm==2.15.0")
 
 PEERS: tuple[Peer, ...] = (
     Peer("direct", "direct, over pipes", wire=lambda site: ["pipes", *site.server]),
+    Peer(
+        "nothing",
+        "HTTP with nothing behind it",
+        gateway=lambda site: [os.path.realpath(sys.executable), "-I", "-S", nothing.__file__, str(PORT)],
+        wire=_at("/mcp"),
+        only_tiny=True,
+    ),
     _smcp("smcp", "smcp", "bare"),
     _smcp("smcp-pump", "smcp, a terminal as host", "bare", "terminal"),
     _smcp("smcp-sandboxed", "smcp, sandboxed", "bwrap"),
@@ -200,6 +212,7 @@ PEERS: tuple[Peer, ...] = (
         kit=_SUPERGATEWAY,
         gateway=lambda site: [*site.program("supergateway"), "--stdio", site.line, "--port", str(PORT)],
         wire=_at("/sse", "sse"),
+        only_tiny=True,
     ),
     Peer(
         "mcp-proxy-js",
@@ -233,6 +246,7 @@ PEERS: tuple[Peer, ...] = (
         kit=_MCPM,
         prepare=_registered,
         wire=lambda site: ["pipes", *site.program("mcpm"), "run", NAME],
+        only_tiny=True,
     ),
     Peer(
         "mcpo",
