@@ -8,11 +8,29 @@ set -euo pipefail
 
 ensure_home
 ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential tmux=tmux \
-    gnome-keyring-daemon=gnome-keyring dbus-run-session=dbus dbus-send=dbus pass=pass gpg=gnupg
-# By itself: a distribution that has no such package must not go without the others.
+    gnome-keyring-daemon=gnome-keyring dbus-run-session=dbus dbus-send=dbus pass=pass gpg=gnupg pkg-config=pkg-config
+# The extra systemd is built from source.
+ensure_library libsystemd=libsystemd-dev
+# By themselves: a distribution that has no such package must not go without the others.
 ensure_system chromium=chromium
+ensure_system podman=podman newuidmap=uidmap catatonit=catatonit runc=runc
+ensure_person smcp-podman
+# Without the services that come with them: the tests start their own, and nobody asked for more on this machine.
+ensure_quiet() { # PROGRAM=PACKAGE SERVICE…
+    if command -v "${1%%=*}" >/dev/null; then return; fi
+    ensure_system "$1"
+    if may_install && [ -d /run/systemd/system ]; then
+        local as_root=(sudo -n)
+        [ "$(id -u)" = 0 ] && as_root=()
+        "${as_root[@]}" systemctl disable --quiet --now "${@:2}" 2>/dev/null || true
+    fi
+}
+ensure_quiet promtool=prometheus prometheus prometheus-node-exporter
+ensure_quiet dockerd=docker.io docker.socket docker containerd
+ensure_quiet docker-registry=docker-registry docker-registry
 require git "tests run a server that reads a repository"
 install_project dev
+install_extra systemd
 cd "$root"
 export PATH=$venv/bin:$PATH HYPOTHESIS_PROFILE=${HYPOTHESIS_PROFILE:-fast}
 

@@ -1,6 +1,6 @@
-"""Put the references of the configuration and of hosts into README.md.
+"""Put the references of the configuration, of hosts and of events into README.md.
 
-Run as ``python -m contrib.reference`` when models or families of hosts change.
+Run as ``python -m contrib.reference`` when models, families of hosts or kinds of events change.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from pathlib import Path
 
 from supervisord_mcp.config.reference import reference
 from supervisord_mcp.hosts.reference import reference as hosts_reference
+from supervisord_mcp.protocol.kinds import reference as events_reference
 
 README = Path(__file__).parents[1] / "README.md"
 BEGIN = "<!-- reference: made by python -m contrib.reference, do not edit by hand -->\n"
 END = "<!-- end of reference -->"
 BEGIN_HOSTS = "<!-- hosts: made by python -m contrib.reference, do not edit by hand -->\n"
 END_HOSTS = "<!-- end of hosts -->"
+BEGIN_EVENTS = "<!-- events: made by python -m contrib.reference, do not edit by hand -->\n"
+END_EVENTS = "<!-- end of events -->"
 
 
 def with_reference(readme: str, text: str, begin_mark: str = BEGIN, end_mark: str = END) -> str:
@@ -28,4 +31,5 @@ def with_reference(readme: str, text: str, begin_mark: str = BEGIN, end_mark: st
 
 if __name__ == "__main__":
     written = with_reference(README.read_text(encoding="utf-8"), reference())
-    README.write_text(with_reference(written, hosts_reference(), BEGIN_HOSTS, END_HOSTS), encoding="utf-8")
+    written = with_reference(written, hosts_reference(), BEGIN_HOSTS, END_HOSTS)
+    README.write_text(with_reference(written, events_reference(), BEGIN_EVENTS, END_EVENTS), encoding="utf-8")

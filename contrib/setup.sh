@@ -46,6 +46,15 @@ install_packages() {
     fi
 }
 
+# Given a name, make a person of that name on a machine where root runs the tests: rootless engines need one.
+ensure_person() {
+    [ "$(id -u)" = 0 ] || return 0
+    id "$1" >/dev/null 2>&1 && return 0
+    may_install || return 0
+    say "adding the user $1, who runs Podman in tests"
+    useradd --create-home "$1"
+}
+
 # Given COMMAND=PACKAGE words, install what is missing of them and of what a virtual environment needs, or say how to.
 ensure_system() {
     local word packages=()
@@ -62,6 +71,16 @@ ensure_system() {
         say "missing, and may not be installed from here: sudo apt-get install ${packages[*]}"
     elif ! install_packages "${packages[@]}"; then
         say "could not be installed: ${packages[*]}"
+    fi
+}
+
+# Given LIBRARY=PACKAGE, install what programs are built with, where pkg-config does not know the library.
+ensure_library() {
+    command -v pkg-config >/dev/null && ! pkg-config --exists "${1%%=*}" || return 0
+    if ! may_install; then
+        say "missing, and may not be installed from here: sudo apt-get install ${1#*=}"
+    elif ! install_packages "${1#*=}"; then
+        say "could not be installed: ${1#*=}"
     fi
 }
 
@@ -110,4 +129,17 @@ install_project() {
     "${pip[@]}" install --upgrade 'pip>=25.1' # the first that knows dependency groups
     (cd "$root" && "${pip[@]}" install --editable . --group "$group")
     printf '%s\n' "$state" >"$venv/installed-$group"
+}
+
+# Given an extra of the program, install what it names, once for each state of pyproject.toml; the program does without.
+install_extra() {
+    local extra=$1 state
+    state=$(cksum <"$root/pyproject.toml")
+    [ "$(cat "$venv/installed-extra-$extra" 2>/dev/null)" = "$state" ] && return
+    say "installing the extra $extra into .venv"
+    if (cd "$root" && "$venv/bin/python" -m pip --quiet --disable-pip-version-check install --editable ".[$extra]"); then
+        printf '%s\n' "$state" >"$venv/installed-extra-$extra"
+    else
+        say "the extra $extra cannot be installed here, so nothing of it is tested"
+    fi
 }

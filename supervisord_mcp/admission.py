@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.facts import Facts
+from supervisord_mcp.observer import Channel, Message
 from supervisord_mcp.protocol import jsonrpc, requests
 from supervisord_mcp.protocol.anteroom import Admitted, Anteroom, Reply, TurnedAway, Waits
 from supervisord_mcp.protocol.anteroom import Outcome as OfAnteroom
@@ -25,11 +26,13 @@ from supervisord_mcp.protocol.commands import Weight
 from supervisord_mcp.protocol.eras import offers
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.profiles import Profile, Root, wants_roots, words_of
+from supervisord_mcp.protocol.tapping import Direction
 from supervisord_mcp.protocol.threshold import Decided, Threshold, Unknown
 from supervisord_mcp.protocol.threshold import Outcome as OfThreshold
 from supervisord_mcp.session import Session
 from supervisord_mcp.shim import home_directory
 from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.traffic import NAMELESS, passing
 
 NO_PROJECT = (
     "server '{}' works on a project, and the project of this session is not known.\n"
@@ -65,7 +68,9 @@ class Admission:
     to `resume`.
     """
 
-    def __init__(self, supervisor: Supervisor, session: Session, house: House) -> None:
+    def __init__(self, supervisor: Supervisor, session: Session, house: House, messages: Channel[Message]) -> None:
+        """``messages`` are those of the server: what is answered here reaches no instance that would tell of it."""
+        self._messages = messages
         self._supervisor = supervisor
         self._session = session
         self._house = house
@@ -96,7 +101,10 @@ class Admission:
             line = self._lines.popleft()
             room = self._room
             before = room.state if isinstance(room, Anteroom) else None
-            self._follow(room.from_session(line))
+            outcomes = room.from_session(line)
+            if _is_for_us(room, line, outcomes):
+                self._tell(line, "from-host")
+            self._follow(outcomes)
             if isinstance(room, Anteroom) and room.state is not before and not self._session.closed:
                 self._session.remember(room.state)
                 self._wait_for_roots(room)
@@ -106,6 +114,7 @@ class Admission:
             match outcome:
                 case Reply(line):
                     self._session.send(line, Weight.MUST, ())
+                    self._tell(line, "to-host")
                 case Waits(identity):
                     self._session.opened(identity)
                     self._waiting.append(identity)
@@ -116,6 +125,12 @@ class Admission:
                 case TurnedAway():
                     name = self._session.facts.server
                     self._session.finish(1, NO_PROJECT.format(name, name))
+
+    def _tell(self, line: bytes | Oversized, direction: Direction) -> None:
+        """Tell who taps the server."""
+        if self._messages.watched:
+            session = self._session
+            self._messages.tell(passing(session.facts.server, "", (session.key, NAMELESS), line, direction))
 
     def _go_in(self, outcome: Decided | Admitted) -> None:
         """Let the session go on, or answer what it waits for with the reason why not, and end it."""
@@ -258,3 +273,12 @@ class Admission:
             session.dropped(identity)
         rest, self._lines = [*lines, *self._lines], deque()
         take(session, rest)
+
+
+def _is_for_us(
+    room: Threshold | Anteroom, line: bytes | Oversized, outcomes: Sequence[OfThreshold | OfAnteroom]
+) -> bool:
+    """Whether a line is answered here, or answers us: all others are said again where the session goes in."""
+    if isinstance(room, Threshold):
+        return not any(isinstance(one, Decided) for one in outcomes)
+    return any(isinstance(one, Reply) or (isinstance(one, Admitted) and line not in one.lines) for one in outcomes)

@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Raw
 
-from supervisord_mcp import __version__, interview
+from supervisord_mcp import __version__, interview, loglines
 from supervisord_mcp.admission import NO_PROJECT
 from supervisord_mcp.caller import Caller, calling
 from supervisord_mcp.credentials.masking import masker
@@ -33,7 +33,6 @@ from supervisord_mcp.protocol.control import (
     Events,
     ListResult,
     ListServers,
-    LogLine,
     Logs,
     Named,
     Operation,
@@ -49,20 +48,28 @@ from supervisord_mcp.protocol.control import (
     Stop,
     Tools,
     ToolsResult,
+    TrustChanged,
     Version,
     VersionResult,
 )
 from supervisord_mcp.protocol.framing import LineSplitter
+from supervisord_mcp.protocol.news import LogLine
+from supervisord_mcp.protocol.replay import Replay
 from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
+from supervisord_mcp.protocol.tapping import Tap
 from supervisord_mcp.protocol.usage import UsageResult
+from supervisord_mcp.replays import ReplayDesk
 from supervisord_mcp.rotation import Rotation
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.taps import TapDesk
 
 _log = logging.getLogger(__name__)
 
 #: A command that does not read its stream loses it above this many bytes.
 MAX_UNREAD = 8 << 20
+#: The same for who looks at messages, above twice the longest one: so much may be kept, and become more as JSON.
+MAX_UNREAD_TAP = 64 << 20
 #: How long a server that runs may take to list its tools before a person is shown what it offered last, in seconds.
 BUSY_AFTER = 1.0
 
@@ -80,6 +87,8 @@ class Office:
     log_of: Callable[[str], ServerLog]
     usage: Callable[[control.Usage], Awaitable[UsageResult]]
     rotation: Rotation
+    taps: TapDesk
+    replays: ReplayDesk
 
 
 class ControlServer:
@@ -117,6 +126,7 @@ class Connection:
         self._tasks = tasks
         self._scopes: set[anyio.CancelScope] = set()
         self._closed = False
+        self._most_unread = MAX_UNREAD
         self._splitter = LineSplitter(control.MAX_LINE)
         self._writer = QueueWriter(self._socket.fileno(), self._left)
         self._reader = ChunkReader(self._socket.fileno(), self._chunk, self._left)
@@ -199,7 +209,7 @@ class Connection:
         self._write(masker.mask_json(line))
 
     def _write(self, line: bytes) -> None:
-        if self._writer.queued > MAX_UNREAD:
+        if self._writer.queued > self._most_unread:
             self._left(None)
             return
         self._writer.write(line)
@@ -229,13 +239,20 @@ class Connection:
                 await self._events(request, operation)
             case control.Usage():
                 return await self._office.usage(operation)
-            case Reload() | Down() | Stay() | Version():
+            case Tap():
+                await self._tap(request, operation)
+            case Replay():
+                supervisor.server(operation.name)
+                await self._office.replays.serve(
+                    operation, self._said, lambda told: self._send(control.event_line(request, told))
+                )
+            case Reload() | Down() | Stay() | Version() | TrustChanged():
                 return await self._govern(operation)
             case _:
                 return await self._secret(operation)
         return None
 
-    async def _govern(self, operation: Reload | Down | Stay | Version) -> object:
+    async def _govern(self, operation: Reload | Down | Stay | Version | TrustChanged) -> object:
         """Do what is about the daemon itself."""
         match operation:
             case Reload():
@@ -244,6 +261,9 @@ class Connection:
                 self._office.shut_down()
             case Stay():
                 self._office.stay()
+            case TrustChanged(files=files, trusted=trusted):
+                data = {"files": list(files), "trusted": trusted}
+                self._office.observers.publish(Event("trust-changed", data=data))
             case Version():
                 return VersionResult(version=__version__, pid=os.getpid())
         return None
@@ -284,8 +304,13 @@ class Connection:
             raise SmcpError(text, remedy="Run this command inside a project, or with --project DIRECTORY.")
         key = supervisor.next_key()
         instance = supervisor.house(supervisor.plan(facts), facts, key)
-        async with calling(instance, key, lambda: supervisor.released(instance)) as caller:
-            yield instance, caller
+        data = {"session": key, "pid": self._peer_pid, "project": facts.project, "resumed": False}
+        self._office.observers.publish(Event("session-opened", facts.server, data))
+        try:
+            async with calling(instance, key, lambda: supervisor.released(instance)) as caller:
+                yield instance, caller
+        finally:
+            self._office.observers.publish(Event("session-closed", facts.server, {"session": key, "reason": ""}))
 
     async def _tools(self, operation: Tools) -> ToolsResult:
         async with self._caller(operation) as (instance, caller):
@@ -333,20 +358,28 @@ class Connection:
         self._office.supervisor.server(operation.name)
         log = self._office.log_of(operation.name)
 
-        def tell(lines: list[str]) -> None:
-            for line in lines:
-                self._send(control.event_line(request, LogLine(line=line)))
+        def tell(line: LogLine) -> None:
+            if line.server == operation.name:
+                self._send(control.event_line(request, line))
 
         # Followed first: what is written while the file is read comes after it, and nothing comes twice or never,
         # because reading is one step of the event loop.
-        remove = log.follow(tell) if operation.follow else None
-        tell(log.last(operation.lines))
+        past = [] if operation.mark else list(loglines.parse(log.last(operation.lines), operation.name))
+        remove = self._office.observers.lines.add(tell, "smcp logs") if operation.follow else None
+        for event in [log.mark()] if operation.mark else past:
+            self._send(control.event_line(request, event))
         if remove is None:
             return
         try:
             await anyio.sleep_forever()
         finally:
             remove()
+
+    async def _tap(self, request: int, operation: Tap) -> None:
+        # Whole messages, and all that are kept at once, are not a sign that the command does not read.
+        self._most_unread = MAX_UNREAD_TAP + 2 * self._office.supervisor.config.daemon.max_message
+        # What is told is masked already; the masker would take messages for text of ours.
+        await self._office.taps.serve(operation, lambda told: self._write(control.event_line(request, told)))
 
     async def _events(self, request: int, operation: Events) -> None:
         observers = self._office.observers

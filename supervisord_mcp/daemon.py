@@ -12,18 +12,16 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import Any, TextIO, cast
 
 import anyio
 
 from supervisord_mcp import __version__, systemd
+from supervisord_mcp.audit import Audit
 from supervisord_mcp.blueprint import Surroundings
 from supervisord_mcp.catalogues import Catalogues
 from supervisord_mcp.config.load import Loaded, load, watched_directories
-from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import Paths, create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
 from supervisord_mcp.credentials.exposing import learn_stored, stored_in
@@ -31,14 +29,18 @@ from supervisord_mcp.credentials.masking import MaskedText, masker
 from supervisord_mcp.credentials.reading import Credentials
 from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, DaemonAliveError, LaunchError, Problem, SmcpError
+from supervisord_mcp.exporter import Exporter
 from supervisord_mcp.hostwatch import HostWatch
+from supervisord_mcp.images.provider import Change
+from supervisord_mcp.journald import Journald
 from supervisord_mcp.launch import Launcher, Told, make_runtimes
 from supervisord_mcp.listener import Greeting, Listener
-from supervisord_mcp.logs import ServerLog
+from supervisord_mcp.logbooks import ServerLogs
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.reception import Reception
 from supervisord_mcp.reloader import Reloader
+from supervisord_mcp.replays import ReplayDesk
 from supervisord_mcp.rotation import Rotation
 from supervisord_mcp.runtimes import cgroup, delivery, hierarchy, orphans, tree
 from supervisord_mcp.runtimes.audit import Denial, Missed, Notice
@@ -49,6 +51,7 @@ from supervisord_mcp.runtimes.process import secure_standard_fds
 from supervisord_mcp.shim import pointer_file
 from supervisord_mcp.stopped import Stopped
 from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.taps import TapDesk
 from supervisord_mcp.usage import UsageDesk
 from supervisord_mcp.verdicts import Verdicts
 
@@ -64,43 +67,6 @@ _TRACEABLE = "SMCP_TRACEABLE"
 LOOK_EVERY, LOOK_SOONER = 5.0, 0.1
 #: How long an orderly end may take before what is left is killed, in seconds above the grace of the servers.
 LAST_PATIENCE = 30.0
-
-
-class ServerLogs(Mapping[str, ServerLog]):
-    """The log of every server, made when first asked for."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._logs: dict[str, ServerLog] = {}
-        self._config = Config()
-
-    def configure(self, config: Config) -> None:
-        """Take the limits of a new configuration; what is left of a removed server is closed with its last line."""
-        self._config = config
-        for name, log in self._logs.items():
-            if (server := config.servers.get(name)) is not None:
-                log.limit(max_size=server.log.max_size, keep=server.log.keep)
-            else:
-                log.close()
-
-    def __getitem__(self, name: str) -> ServerLog:
-        if name not in self._logs:
-            server = self._config.servers[name]
-            path = self._directory / f"{name}.log"
-            self._logs[name] = ServerLog(path, max_size=server.log.max_size, keep=server.log.keep)
-        return self._logs[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._logs)
-
-    def __len__(self) -> int:
-        return len(self._logs)
-
-    @property
-    def trouble(self) -> str:
-        """What is wrong with the logs, or "ok"."""
-        found = [log.trouble for log in self._logs.values() if log.trouble]
-        return f"degraded: {'; '.join(found)}" if found else "ok"
 
 
 class Daemon:
@@ -120,8 +86,11 @@ class Daemon:
         #: Whether another daemon has the place of this one.
         self._displaced = False
         self._observers = Observers()
-        self._logs = ServerLogs(paths.log_dir)
+        self._logs = ServerLogs(paths.log_dir, self._observers)
         self._logs.configure(loaded.config)
+        self._observers.add(self._logs.note, "log")
+        self._journald = Journald(self._observers)
+        self._journald.configure(loaded.config.daemon.journal)
         self._loading = anyio.Lock()
         self._marker = marker_prefix(paths)
         self._origins = loaded.origins
@@ -140,7 +109,12 @@ class Daemon:
             self._paths.private_dir, groups, self._config.daemon.uids, told, self._paths.placeholders_file
         )
         try:
-            await self._serve(endpoint)
+            async with anyio.create_task_group() as cleaning:
+                # Meanwhile it serves: an engine may be slow, and what is left there is in nobody's way.
+                for runtime in self._runtimes.values():
+                    cleaning.start_soon(runtime.clean, self._marker)
+                await self._serve(endpoint)
+                cleaning.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 for runtime in self._runtimes.values():
@@ -164,7 +138,12 @@ class Daemon:
             self._supervisor = Supervisor(self._config, self._launcher, around, self._logs)
             self._reception = Reception(self._supervisor, self._paths.sessions_dir, self._observers)
             self._reloader = Reloader(self._reload_quietly)
-            self._usage = UsageDesk(self._supervisor, self._observers, self._paths.counts_file)
+            files = self._paths.counts_file, self._paths.history_file
+            self._usage = UsageDesk(self._supervisor, self._observers, *files)
+            self._exporter = Exporter(self._usage.snapshot)
+            self._taps = TapDesk(self._supervisor, self._observers)
+            self._audit = Audit(self._paths.audit_file, self._observers)
+            self._audit.configure(self._config.audit)
             self._hosts = HostWatch(self._paths, self._observers, lambda: self._config.daemon.watch_hosts)
             office = Office(
                 supervisor=self._supervisor,
@@ -175,7 +154,9 @@ class Daemon:
                 stay=self._stay,
                 log_of=self._logs.__getitem__,
                 usage=self._usage.report,
-                rotation=Rotation(self._supervisor, self._credentials),
+                rotation=Rotation(self._supervisor, self._credentials, self._observers),
+                taps=self._taps,
+                replays=ReplayDesk(self._reception.receive, lambda: self._config.daemon.max_message),
             )
             control = ControlServer(office, tasks)
             stop_reaping = orphans.watch_strangers(asyncio.get_running_loop())
@@ -188,19 +169,24 @@ class Daemon:
             tasks.start_soon(self._usage.run)
             self._tell_crash(endpoint.crashed)
             self._supervisor.start_eager(self._config.servers)
+            self._exporter.configure(self._config.metrics)
             gc.collect()
             gc.freeze()
+            data = {"pid": os.getpid(), "version": __version__}
+            self._observers.publish(Event("daemon-started", data=data))
             systemd.notify("READY=1")
             _log.info("smcp %s listens on %s", __version__, self._paths.socket)
             await self._ending.wait()
             systemd.notify("STOPPING=1")
             listener.close()
+            self._exporter.close()
             endpoint.close_socket()
             if not self._displaced:
                 self._reception.close_all()
             with anyio.move_on_after(LAST_PATIENCE + 3 * self._longest_grace()):
                 await self._supervisor.shut_down()
             self._usage.close()
+            self._audit.close()
             stop_reaping()
             tasks.cancel_scope.cancel()
 
@@ -294,6 +280,11 @@ class Daemon:
         self._launcher.origins = self._origins = loaded.origins
         plan, displaced = self._supervisor.reconfigure(config, self._launcher)
         self._usage.configure(config)
+        self._usage.settle()  # what is over already is told to those who wanted it then
+        self._audit.configure(config.audit)
+        self._journald.configure(config.daemon.journal)
+        self._taps.configure(config)
+        self._exporter.configure(config.metrics)
         self._reception.rehouse(displaced)
         self._supervisor.start_eager((*plan.added, *plan.changed))
         result = ReloadResult(added=plan.added, changed=plan.changed, removed=plan.removed)
@@ -308,6 +299,7 @@ class Daemon:
         launcher = Launcher(self._paths, os.environ, self._marker, self._config.daemon.path, self._runtimes)
         launcher.origins = self._origins
         launcher.credentials = self._credentials
+        launcher.image_changed = self._note_image
         return launcher
 
     def _note_contact(self, contact: Contact) -> None:
@@ -331,21 +323,27 @@ class Daemon:
             data = {"host": contact.host, "port": contact.port, "outcome": "passed", "cause": ""}
             self._observers.publish(Event("egress", contact.server, data))
 
+    def _note_image(self, change: Change) -> None:
+        """Tell that the name of an image stands for another one than the one that runs."""
+        data = {"image": change.reference, "held": change.held, "found": change.found}
+        self._observers.publish(Event("image-changed", change.server, data))
+
     def _note_notice(self, notice: Notice) -> None:
         """Tell what an audited server asked of the kernel in vain."""
         if notice.server not in self._config.servers:
             return
         match notice:
             case Denial():
-                kind, times = "syscall-refused", f", {notice.count} times by now" if notice.count > 1 else ""
+                times = f", {notice.count} times by now" if notice.count > 1 else ""
                 text = f"system call {notice.call} refused: {notice.answer}{times}"
                 data: dict[str, Any] = {"call": notice.call, "answer": notice.answer, "count": notice.count}
+                event = Event("syscall-refused", notice.server, data)
             case Missed():
-                kind, use = "file-missed", "write" if notice.writes else "read"
+                use = "write" if notice.writes else "read"
                 text = f"file not shown that it would {use}: {notice.path}"
-                data = {"path": notice.path, "use": use}
+                event = Event("file-missed", notice.server, {"path": notice.path, "use": use})
         self._logs[notice.server].write("smcp", text)
-        self._observers.publish(Event(kind, notice.server, data))
+        self._observers.publish(event)
 
     # Watching itself
 
@@ -355,6 +353,7 @@ class Daemon:
             idle_exit = self._config.daemon.idle_exit if self._on_demand else None
             await anyio.sleep(min(LOOK_EVERY, max(idle_exit or LOOK_EVERY, LOOK_SOONER)))
             self._look_at_socket(endpoint, listener)
+            self._logs.settle()
             if self._reception.sessions or control.connections or self._supervisor.needed:
                 self._needed_at = time.monotonic()
             elif idle_exit is not None and time.monotonic() - self._needed_at >= idle_exit:
@@ -405,8 +404,9 @@ class Daemon:
             uptime=round(time.monotonic() - self._started, 3),
             socket=str(self._paths.socket),
             config=str(self._paths.config_file),
-            problems=(*self._problems, *self._usage.problems),
+            problems=(*self._problems, *self._usage.problems, *filter(None, [self._exporter.trouble])),
             logging=self._logs.trouble,
+            audit=self._audit.trouble or "ok",
             sessions=self._reception.sessions,
             hosts=self._hosts.remarks,
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from supervisord_mcp.examination import Machine
+from supervisord_mcp.examination import Machine, Room
 
 #: ``problem``: something that is promised by default does not work here. ``warning``: less is possible, or look at it.
 Verdict = Literal["ok", "warning", "problem"]
@@ -19,6 +19,8 @@ Verdict = Literal["ok", "warning", "problem"]
 _SAFE_BWRAP = (0, 12)
 _SAFE_RUNC = (1, 2, 8)
 _NODE = (18,)
+#: Less room than this, in bytes, is none, or little.
+_NO_ROOM, _LITTLE_ROOM = 1 << 20, 100 << 20
 _CONTROLLERS = ("memory", "pids", "cpu")
 
 
@@ -44,6 +46,18 @@ def judge(machine: Machine) -> tuple[Finding, ...]:
         *_engines(machine),
         *_packages(machine),
     )
+
+
+def judge_room(room: Room) -> Finding:
+    """Given what is left on a disk that logs and state are kept on, return what it means."""
+    if room.free < _NO_ROOM or room.files == 0:
+        what = "room" if room.free < _NO_ROOM else "files"
+        text = f"no {what} left for {room.directory}: logs and what is kept over a restart are lost"
+        return Finding("disk", "problem", text, "Make room on it; nothing has to be started again.")
+    left = f"{room.free >> 20} MiB left for {room.directory}"
+    if room.free < _LITTLE_ROOM:
+        return Finding("disk", "warning", left, "Make room on it, before logs are lost.")
+    return Finding("disk", "ok", left)
 
 
 def can_isolate(machine: Machine) -> bool:

@@ -93,6 +93,24 @@ def examine(environ: Mapping[str, str], home: str, extra: Sequence[str] = ()) ->
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is left on the disk of a directory: bytes, and files; None where a file system has no such number."""
+
+    directory: str
+    free: int
+    files: int | None
+
+
+def room(directory: str) -> Room:
+    """Look how much room there is for what a directory is to hold, which need not be there yet."""
+    place = directory
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    found = os.statvfs(place)
+    return Room(directory, found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
+
+
 def _engines(environ: Mapping[str, str], version: Callable[..., str | None]) -> tuple[Engine, ...]:
     found = []
     for name in ("docker", "podman"):

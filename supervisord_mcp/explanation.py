@@ -16,6 +16,7 @@ from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.launch import Launch
 from supervisord_mcp.runtimes import sandbox
 from supervisord_mcp.runtimes.base import LaunchSpec
+from supervisord_mcp.runtimes.container.creation import SECRETS
 from supervisord_mcp.runtimes.filter_text import filter_lines
 from supervisord_mcp.runtimes.limits import Available, plan
 from supervisord_mcp.runtimes.seccomp import describe
@@ -102,7 +103,12 @@ def _profile(config: ServerConfig, effective: Effective, home: str) -> Iterator[
 
 
 def _files(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
-    yield f"read only: {', '.join(path for path in sandbox.SYSTEM if os.path.isdir(path))} and public parts of /etc"
+    if launch.contained is not None and spec.container is not None:
+        yield f"read only: the image {launch.contained.shown}"
+        yield from (f"read only: what was installed, at {place}" for _, place, _ in spec.container.volumes)
+        yield "read only: /.smcp, with the program that starts the server"
+    else:
+        yield f"read only: {', '.join(path for path in sandbox.SYSTEM if os.path.isdir(path))} and public parts of /etc"
     if spec.read_only:
         yield f"read only, because the command needs it: {', '.join(spec.read_only)}"
     for mount in spec.mounts:
@@ -116,7 +122,7 @@ def _files(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
         yield "nothing else can be read or written; that it is there can be seen"
         return
     yield f"private, empty at every start and gone at the end: {sandbox.HOME} (its HOME), /tmp, /dev/shm, /run"
-    yield f"working directory: {spec.cwd or sandbox.HOME}"
+    yield f"working directory: {spec.cwd or ('that of the image' if spec.container is not None else sandbox.HOME)}"
     yield "nothing else is there"
 
 
@@ -155,7 +161,8 @@ def _credentials(launch: Launch) -> Iterator[str]:
     if launch.giving.deliver == "env":
         yield "in its environment, read at each start"
     elif launch.isolation == "sandbox":
-        yield f"in files below {sandbox.SECRETS} that only it can read; the variables hold their paths"
+        place = sandbox.SECRETS if launch.spec.container is None else SECRETS
+        yield f"in files below {place} that only it can read; the variables hold their paths"
     else:
         yield "in files on a tmpfs of the machine that only its user can read; the variables hold their paths"
 
@@ -163,6 +170,9 @@ def _credentials(launch: Launch) -> Iterator[str]:
 def _limits(spec: LaunchSpec, *, places: bool) -> Iterator[str]:
     found = plan(spec.limits, Available(places=places, sized=True))
     yield ", ".join(enforcement.name for enforcement in found.enforcements) or "none"
+    if spec.container is not None:
+        yield "by the engine, with control groups where it has any: see smcp status NAME"
+        return
     yield "by control groups where the daemon may make any, else by resource limits and a watcher: see smcp status NAME"
     if spec.limits.cpu is not None:
         yield "cpu by control groups only"
@@ -171,6 +181,9 @@ def _limits(spec: LaunchSpec, *, places: bool) -> Iterator[str]:
 def _user(spec: LaunchSpec, launch: Launch) -> Iterator[str]:
     if launch.isolation == "none":
         yield f"the user of the daemon ({os.geteuid()}), with all rights"
+    elif spec.container is not None:
+        yield spec.container.user or "that of the image, or an ordinary one where it says root"
+        yield f"permitted by its entry: {', '.join(sorted(spec.container.allow)) or 'no capability, nothing else'}"
     elif os.geteuid() == 0:
         yield "one of its own from daemon.uids, never root; without any capability"
         if spec.mounts:

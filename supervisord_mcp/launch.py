@@ -6,9 +6,9 @@ so: it looks up what the command needs to run, installs a package where the comm
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import pwd
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,9 +21,10 @@ from supervisord_mcp.config.models import Reach, ServerConfig
 from supervisord_mcp.config.paths import Paths
 from supervisord_mcp.config.profile import Profile
 from supervisord_mcp.config.profiles import INSTALL, find_profiles
-from supervisord_mcp.config.resolve import ResolvedServer, resolve
+from supervisord_mcp.config.resolve import resolve
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.config.variables import Variables
+from supervisord_mcp.contained import Contained, Supply, contain, container_of, words_of
 from supervisord_mcp.credentials.exposing import check_command
 from supervisord_mcp.credentials.giving import Giving
 from supervisord_mcp.credentials.reading import Credentials, grants_of
@@ -31,18 +32,23 @@ from supervisord_mcp.egress.registries import SETS
 from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import ConfigError, LaunchError
 from supervisord_mcp.facts import Facts
+from supervisord_mcp.images.pins import Pins
+from supervisord_mcp.images.provider import Change, Images
+from supervisord_mcp.machine import CONTAINER, Machine, environment, working_directory
 from supervisord_mcp.packages.installer import Installed, Packages
 from supervisord_mcp.packages.phase import Confinement, Grants, Surroundings
 from supervisord_mcp.packages.requests import recognise
+from supervisord_mcp.packages.volumes import Volumes
 from supervisord_mcp.policy.sharing import Resolved, Scope, digest
 from supervisord_mcp.protocol.callbacks import Rules, Shared
 from supervisord_mcp.protocol.mcp import Era
-from supervisord_mcp.runtimes import sandbox
 from supervisord_mcp.runtimes.audit import Report, ignore
 from supervisord_mcp.runtimes.bare import BareRuntime
 from supervisord_mcp.runtimes.base import Child, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.cgroup import Groups
+from supervisord_mcp.runtimes.container.engine import Engines
+from supervisord_mcp.runtimes.container.runtime import ContainerRuntime
 from supervisord_mcp.runtimes.egress.meter import Contact
 from supervisord_mcp.runtimes.egress.proxy import Surroundings as EgressSurroundings
 from supervisord_mcp.runtimes.identity import Identities
@@ -50,32 +56,8 @@ from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
 from supervisord_mcp.runtimes.limits import Limits
 from supervisord_mcp.runtimes.placeholders import Placeholders
 from supervisord_mcp.runtimes.roots import runtime_roots
-from supervisord_mcp.runtimes.search import find_command, search_path
+from supervisord_mcp.runtimes.search import search_path
 from supervisord_mcp.shim import home_directory
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """Where the daemon runs: ``environ`` is its own environment, ``path`` is where commands are searched.
-
-    ``own`` are the directories of smcp that no sandbox may show: its sockets, its configuration, its state.
-    """
-
-    environ: Mapping[str, str] = field(repr=False)
-    home: str
-    path: tuple[str, ...]
-    own: tuple[str, ...] = ()
-
-    def find(self, name: str) -> str:
-        """Return the absolute path of a program. Raise `LaunchError` that names what was searched."""
-        return find_command(name, self.path, self.environ, self.home)
-
-    def find_or_none(self, name: str) -> str | None:
-        """Return the absolute path of a program, or None where there is none."""
-        try:
-            return self.find(name)
-        except LaunchError:
-            return None
 
 
 def _trusted() -> None:
@@ -95,7 +77,8 @@ class Launch:
     host; their values are part of the digest. ``sets`` are sets of hosts that `start` adds to the network of ``spec``,
     and ``grants`` what an installation may do beyond the rule, which ``confinement`` tells. ``giving`` are the secrets
     that `start` reads. ``check`` raises `NotTrustedError` where the entry is from a project file that is not trusted as
-    it is now.
+    it is now. ``contained`` is how the image of a container comes to be there, ``helper``
+    the runtime for programs of the machine then.
     """
 
     digest: str
@@ -118,6 +101,13 @@ class Launch:
     grants: Grants = field(default_factory=Grants)
     check: Callable[[], None] = _trusted
     giving: Giving = field(default_factory=Giving)
+    contained: Contained | None = None
+    helper: Runtime | None = None
+
+    @property
+    def asking(self) -> Runtime:
+        """What programs of the machine are asked in for what they know."""
+        return self.helper or self.runtime
 
     def of(self, era: Era) -> Launch:
         """Return the same for the instance of an era."""
@@ -141,10 +131,12 @@ class Launch:
 
         It is made of the program and when it was changed, its arguments, and the names of its environment.
         """
-        try:
-            changed = os.stat(self.spec.argv[0]).st_mtime_ns
-        except OSError:
-            changed = 0
+        changed: int | str = 0
+        if self.contained is not None:
+            changed = self.contained.identity
+        else:
+            with contextlib.suppress(OSError):
+                changed = os.stat(self.spec.argv[0]).st_mtime_ns
         names = (*(name for name, _ in self.spec.env), *self.giving.variables)
         parts = [self.spec.argv, changed, sorted(names)]
         return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -158,13 +150,20 @@ class Launch:
         self.check()
         marker = f"{self.marker}{self.spec.name}:{uuid.uuid4().hex}"
         around = self._around(marker, installing, progress)
-        request = recognise(self.spec.argv)
-        installed = None if request is None else await self.packages.provide(request, around)
-        spec = replace(self.prepared(installed), marker=marker)
+        if self.contained is not None:
+            spec = await self.contained.provided(self.prepared(), around)
+        else:
+            request = recognise(self.spec.argv)
+            spec = self.prepared(None if request is None else await self.packages.provide(request, around))
+        spec = replace(spec, marker=marker)
         for path in _single_files(spec) if self.runtime.isolation != "none" else ():
             progress(f"{path} is mounted alone: it is written in place; to have it replaced, mount its directory")
         if self.sets and isinstance(spec.network, Egress):
-            rules = (*spec.network.rules, *await self.packages.registry_rules(self.sets, around))
+            # What sets mean the programs of the machine say, whatever the server itself runs in.
+            rules = (
+                *spec.network.rules,
+                *await self.packages.registry_rules(self.sets, replace(around, runtime=self.asking)),
+            )
             spec = replace(spec, network=replace(spec.network, rules=tuple(dict.fromkeys(rules))))
         # Last, for an installation may take minutes, and has no business with them.
         return await self.runtime.launch(await self.giving.given(spec))
@@ -172,6 +171,10 @@ class Launch:
     def prepared(self, installed: Installed | None = None) -> LaunchSpec:
         """Return the spec with all that the command needs to run. Raise `LaunchError` where it is not found."""
         spec = self.spec
+        if self.contained is not None:
+            mounts = tuple(replace(m, path=os.path.realpath(m.path), target=m.target or m.path) for m in spec.mounts)
+            _keep_own((mount.path for mount in mounts), self.machine.own)
+            return replace(spec, mounts=mounts)
         if installed is not None:
             path = f"{installed.path}:{dict(spec.env)['PATH']}"
             spec = replace(spec, argv=installed.argv, env=(*(e for e in spec.env if e[0] != "PATH"), ("PATH", path)))
@@ -192,6 +195,8 @@ class Launch:
 
     def complete(self) -> LaunchSpec:
         """Return what is launched, as far as it is known without installing. Raise `LaunchError` where it is not."""
+        if self.contained is not None:
+            return self.contained.complete(self.prepared(), self._around("", lambda: None, lambda _: None))
         installed = None
         if (request := recognise(self.spec.argv)) is not None:
             installed = self.packages.installed(request, self._around("", lambda: None, lambda _: None))
@@ -247,6 +252,13 @@ class Launcher:
         self.origins: Mapping[str, Origin] = {}
         self._runtimes = runtimes or make_runtimes(paths.private_dir)
         self._delivery_dir = str(paths.delivery_dir)
+        container = self._runtimes.get(CONTAINER)
+        self._images = Images(
+            Pins.of(paths), container.engines if isinstance(container, ContainerRuntime) else Engines(environ)
+        )
+        self._volumes = Volumes(paths.volumes_file)
+        #: Is told when the name of an image stands for another one than before.
+        self.image_changed: Callable[[Change], None] = lambda _: None
         #: The sources of secrets; a daemon has them for longer than one launcher.
         self.credentials = Credentials(paths, environ, path)
 
@@ -270,7 +282,9 @@ class Launcher:
         check_command(name, config, done, origin)
         machine = Machine(self._environ, self._home, search_path(self._path, self._environ, self._home), self._own)
         runtime = self._runtimes[config.runtime]
-        program = machine.find_or_none(done.argv[0])
+        supply = Supply(self._images, self._volumes, self.image_changed)
+        contained = contain(name, config, done.argv, supply)
+        program = machine.find_or_none(done.argv[0]) if contained is None else None
         argv = done.argv if program is None or recognise(done.argv) else (program, *done.argv[1:])
         mounts = tuple(
             rights.mount(path, access, written)
@@ -280,12 +294,13 @@ class Launcher:
         spec = LaunchSpec(
             name=name,
             argv=argv,
-            cwd=_directory(done, config, facts, self._home),
-            env=_environment(done, machine, program, runtime),
+            cwd=working_directory(done, config, facts, self._home),
+            env=environment(done, machine, program, runtime),
             mounts=mounts,
             network=rights.network(config),
             seccomp=rights.policy(name, config.seccomp, origin),
             limits=rights.enforced(config),
+            container=None if contained is None else container_of(config, contained),
         )
         giving = Giving(grants_of(config), config.deliver, self.credentials, self._delivery_dir)
         resolved = replace(_resolved(spec, config, program), credentials=giving.words)
@@ -318,6 +333,8 @@ class Launcher:
             grants=Grants(config.install.scripts, config.install.rules),
             check=_trusted if config.project_file is None else partial(self._trust.check, Path(config.project_file)),
             giving=giving,
+            contained=contained,
+            helper=self._runtimes.get("bwrap") if contained is not None else None,
         )
 
     def confinement(self) -> Confinement:
@@ -388,11 +405,13 @@ def make_runtimes(
     notice = ignore if told is None else told.notice
     around = EgressSurroundings() if told is None else EgressSurroundings(report=told.contact)
     bwrap = BwrapRuntime(None, groups, identities, around, notice)
-    bwrap.placeholders = Placeholders(record)
+    contained = ContainerRuntime(private.parent / "containers", around=around)
+    contained.placeholders = bwrap.placeholders = Placeholders(record)
     made: tuple[Runtime, ...] = (
         BareRuntime(groups),
         bwrap,
         LandlockRuntime(str(private), groups, identities, notice),
+        contained,
     )
     return {runtime.name: runtime for runtime in made}
 
@@ -408,7 +427,7 @@ def _relay(config: ServerConfig, facts: Facts) -> Rules:
 
 def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Resolved:
     return Resolved(
-        argv=(program or spec.argv[0], *spec.argv[1:]),
+        argv=spec.argv if program is None else (program, *spec.argv[1:]),
         cwd=spec.cwd,
         env=spec.env,
         runtime=config.runtime,
@@ -417,49 +436,5 @@ def _resolved(spec: LaunchSpec, config: ServerConfig, program: str | None) -> Re
         limits=tuple(asdict(rights.enforced(config)).items()),
         profile=config.profile,
         seccomp=spec.seccomp.words,
+        container=words_of(spec.container),
     )
-
-
-def _directory(done: ResolvedServer, config: ServerConfig, facts: Facts, home: str) -> str | None:
-    """Return the working directory: as configured, else the project where the server works on it, else the home."""
-    if done.cwd is not None:
-        return done.cwd
-    bare = config.runtime == "bare"
-    if facts.project is not None and (done.uses_project or config.uses_project):
-        shown = any(facts.project == path or facts.project.startswith(f"{path}/") for path, _ in done.mounts)
-        if bare or shown:
-            return facts.project
-    return home if bare else None
-
-
-def _environment(
-    done: ResolvedServer, machine: Machine, program: str | None, runtime: Runtime
-) -> tuple[tuple[str, str], ...]:
-    """Return the whole environment: the base that README documents, and over it what the entry says.
-
-    The base has the same names in every runtime, and nothing that makes programs load or do what they would not.
-    """
-    path = list(machine.path)
-    if program is not None:
-        # A script that names its interpreter by ``env`` means the one it was installed with.
-        path.insert(0, os.path.dirname(program))
-    base = {"PATH": ":".join(dict.fromkeys(path)), "LANG": "C.UTF-8"}
-    base |= {
-        name: value
-        for name, value in machine.environ.items()
-        if name in ("LANG", "LANGUAGE", "TZ") or name.startswith("LC_")
-    }
-    if runtime.isolation == "none":
-        user = _user(machine.environ)
-        tmp = machine.environ.get("TMPDIR", "/tmp")
-        base |= {"HOME": machine.home, "USER": user, "LOGNAME": user, "TMPDIR": tmp}
-    else:
-        base |= {"HOME": sandbox.HOME, "USER": sandbox.USER, "LOGNAME": sandbox.USER, "TMPDIR": "/tmp"}
-    return tuple(sorted({**base, **dict(done.env)}.items()))
-
-
-def _user(environ: Mapping[str, str]) -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return environ.get("USER", str(os.getuid()))

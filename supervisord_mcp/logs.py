@@ -1,191 +1,212 @@
-"""One log file per server: its stderr and our own lines about it, rotated by size; a full disk hurts only the log.
+"""One log per server: its stderr, its log messages and our own lines about it; a full disk hurts only the log.
 
-The file of a server is ``<log_dir>/NAME.log``, older ones are ``NAME.log.1`` and so on. Each line is a time in UTC, who
-speaks (``stderr`` or ``smcp``, of one of several instances with its tag behind: ``stderr[/src/site]``) and the text.
-Writing never raises and never waits for anybody (case 28). No line has a value that the masker knows.
+The file of a server is ``<log_dir>/NAME.log``, older ones are ``NAME.log.1`` and so on (`rotated`); what a line looks
+like says `loglines`. Writing never raises and never waits for anybody (case 28). No line has a value that the masker
+knows. A line that comes again is counted instead, and of a server that writes too many some are left out and counted:
+both are said in the log, at the latest with the next `ServerLog.settle`.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from supervisord_mcp.credentials.masking import MaskedStream, masker
+import msgspec
 
-#: Whose lines are masked already, as a stream.
-STDERR = "stderr"
+from supervisord_mcp.credentials.masking import MaskedStream, masker
+from supervisord_mcp.loglines import OURS, STDERR, printable, repetition, speaker, stamp
+from supervisord_mcp.protocol.news import LogLine, LogMark
+from supervisord_mcp.rotated import RotatedFile
+
 #: A line of stderr is cut here, so that one without an end cannot grow a buffer, in bytes.
 MAX_LINE = 8192
 #: How many last lines of stderr go into the error of a crash, and how many characters of them at most.
 TAIL_LINES = 20
 TAIL_LENGTH = 4096
-#: How often a file that was moved or deleted by somebody else is looked for, and a failed one tried again, in seconds.
-_CHECK_EVERY = 1.0
-#: How much of a file is read at once, from its end, in bytes.
-_BLOCK = 1 << 16
+#: Over how many seconds a rate is meant.
+RATED_OVER = 10.0
+_clock = time.monotonic
+_now = time.time
+
+
+def _nobody(_lines: list[LogLine]) -> None:
+    """Nobody follows."""
 
 
 class ServerLog:
     """The log of one server, shared by its instances."""
 
-    def __init__(self, path: Path, *, max_size: int, keep: int) -> None:
-        self.path = path
-        #: Why the log cannot be written just now, or the empty text.
-        self.trouble = ""
-        #: How many lines could not be written since the start.
-        self.lost = 0
-        self._max_size = max_size
-        self._keep = keep
-        self._descriptor: int | None = None
-        self._size = 0
-        self._checked = 0.0
-        self._missing = 0
-        self._followers: list[Callable[[list[str]], None]] = []
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_size: int,
+        keep: int,
+        rate: int | None = None,
+        tell: Callable[[list[LogLine]], None] = _nobody,
+    ) -> None:
+        """``rate`` is how many lines a second a server may write, ``tell`` gets every line."""
+        self.server = path.name.removesuffix(".log")
+        self.file = RotatedFile(path, max_size=max_size, keep=keep, missing=_missing)
+        self._tell = tell
+        self._bucket = _Bucket(rate)
+        #: The last line, how often it came since, and when the first and the last time was.
+        self._last: LogLine | None = None
+        self._again = 0
+        self._first_again = self._last_again = 0.0
+        self._left_out = 0
 
-    def limit(self, *, max_size: int, keep: int) -> None:
+    @property
+    def path(self) -> Path:
+        """The newest file."""
+        return self.file.path
+
+    @property
+    def trouble(self) -> str:
+        """Why the log cannot be written just now, or the empty text."""
+        return self.file.trouble
+
+    @property
+    def lost(self) -> int:
+        """How many lines could not be written since the start."""
+        return self.file.lost
+
+    def limit(self, *, max_size: int, keep: int, rate: int | None = None) -> None:
         """Take other limits, for what is written from now on."""
-        self._max_size, self._keep = max_size, keep
+        self.file.limit(max_size=max_size, keep=keep)
+        self._bucket.limit(rate)
 
-    def write(self, source: str, text: str) -> None:
+    def write(self, source: str, text: str, *, instance: str = "", session: int = 0) -> None:
         """Append lines; what cannot be written is counted in ``lost``."""
-        head = f"{_now()} {source}"
-        if not source.startswith(STDERR):
+        if source != STDERR:
             text = masker.mask(text)
-        lines = [f"{head} {printable(line)}" for line in text.split("\n")]
-        self._append(lines)
-        for follower in list(self._followers):
-            follower(lines)
+        now = _now()
+        head = f"{stamp(now)} {speaker(source, instance, session)}"
+        lines: list[LogLine] = []
+        for part in text.split("\n"):
+            one = printable(part)
+            line = LogLine(
+                line=f"{head} {one}",
+                server=self.server,
+                time=now,
+                source=source,
+                instance=instance,
+                session=session,
+                text=one,
+            )
+            if self._last is not None and _same(line, self._last):
+                self._again += 1
+                self._first_again = self._first_again or now
+                self._last_again = now
+                continue
+            if source != OURS and not self._bucket.take():
+                self._left_out += 1
+                continue
+            lines += self._settled(now)
+            lines.append(line)
+            self._last = line
+        self._put(lines)
 
-    def follow(self, follower: Callable[[list[str]], None]) -> Callable[[], None]:
-        """Hand every line to the follower from now on; return the function that ends it."""
-        self._followers.append(follower)
-        return lambda: self._followers.remove(follower)
+    def settle(self) -> None:
+        """Write down what was counted instead of written."""
+        self._put(self._settled(_now()))
+
+    def mark(self) -> LogMark:
+        """Return where the log ends as it is now."""
+        self.settle()
+        inode, size = self.file.position()
+        return LogMark(path=str(self.path), inode=inode, size=size)
 
     def last(self, count: int) -> list[str]:
-        """Return the last lines that are in the files, oldest first."""
-        lines: list[str] = []
-        for number in range(self._keep):
-            if len(lines) >= count:
-                break
-            with suppress(OSError):
-                lines = _tail(self._numbered(number), count - len(lines)) + lines
-        return lines
+        """Return the last lines, oldest first."""
+        self.settle()
+        return self.file.last(count)
 
     def close(self) -> None:
         """Close the file; the next line opens it again."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        self.settle()
+        self.file.close()
 
-    def _append(self, lines: list[str]) -> None:
-        now = time.monotonic()
-        if now - self._checked >= _CHECK_EVERY:
-            self._checked = now
-            self._look_at_file()
-        elif self.trouble:
-            self._lose(len(lines))
-            return
-        rest = [f"{line}\n".encode(errors="replace") for line in lines]
-        try:
-            if self._missing:
-                note = f"{_now()} smcp {self._missing} lines are missing here ({self.trouble})\n"
-                self._write([note.encode(errors="replace")])
-                self._missing = 0
-            while rest:
-                del rest[: self._write(rest)]
-        except OSError as error:
-            self.close()
-            self.trouble = f"{self.path}: {error.strerror or error}"
-            self._lose(len(rest))
-        else:
-            self.trouble = ""
+    def _settled(self, now: float) -> list[LogLine]:
+        """Return what there is to say about lines that were not written, with the time of the last of them."""
+        lines: list[LogLine] = []
+        again, last = self._again, self._last
+        if again and last is not None:
+            at, first = self._last_again, self._first_again
+            self._again, self._first_again = 0, 0.0
+            tag = (last.instance, last.session)
+            if again == 1:  # it says more than that it came again, and is hardly longer
+                line = f"{stamp(at)} {speaker(last.source, *tag)} {last.text}"
+                lines.append(msgspec.structs.replace(last, line=line, time=at))
+            else:
+                line = f"{stamp(at)} {speaker(OURS, *tag)} {repetition(again, first)}"
+                lines.append(msgspec.structs.replace(last, line=line, time=at, repeated=again, since=first))
+        if self._left_out:
+            text = f"{self._left_out} lines are left out here: more than {self._bucket.rate} a second (log.rate)"
+            self._left_out, self._last = 0, None
+            line = f"{stamp(now)} {OURS} {text}"
+            lines.append(LogLine(line=line, server=self.server, time=now, source=OURS, text=text))
+        return lines
 
-    def _lose(self, count: int) -> None:
-        self.lost += count
-        self._missing += count
+    def _put(self, lines: list[LogLine]) -> None:
+        if lines:
+            self.file.append([f"{line.line}\n".encode(errors="replace") for line in lines])
+            self._tell(lines)
 
-    def _write(self, lines: list[bytes]) -> int:
-        """Write as many lines as fit into the file, at least one; return how many."""
-        if self._descriptor is None:
-            self._open()
-        if self._size and self._size + len(lines[0]) > self._max_size:
-            self._rotate()
-        assert self._descriptor is not None
-        count, room = 1, self._max_size - self._size - len(lines[0])
-        while count < len(lines) and len(lines[count]) <= room:
-            room -= len(lines[count])
-            count += 1
-        data = b"".join(lines[:count])
-        rest = memoryview(data)
-        try:
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        except OSError:
-            # Half a line would run into the next one.
-            with suppress(OSError):
-                os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - (len(data) - len(rest)))
-            raise
-        self._size += len(data)
-        return count
 
-    def _open(self) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # O_NONBLOCK: opening or writing a FIFO in the place of the file must not wait for somebody to read it.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        self._descriptor = os.open(self.path, flags, 0o600)
-        self._size = os.fstat(self._descriptor).st_size
+class _Bucket:
+    """How many lines may still be written. Once it is empty, nothing may until there is room for a second's worth."""
 
-    def _look_at_file(self) -> None:
-        """Notice that somebody moved, deleted or shortened the file."""
-        if self._descriptor is None:
-            return
-        ours = os.fstat(self._descriptor)
-        self._size = ours.st_size
-        try:
-            there = os.stat(self.path, follow_symlinks=False)
-        except OSError:
-            self.close()
-            return
-        if (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
-            self.close()
+    def __init__(self, rate: int | None) -> None:
+        self.rate = rate
+        self._left = (rate or 0) * RATED_OVER
+        self._at = _clock()
+        self._empty = False
 
-    def _rotate(self) -> None:
-        self.close()
-        for number in range(self._keep - 1, 0, -1):
-            with suppress(FileNotFoundError):
-                self._numbered(number - 1).replace(self._numbered(number))
-        if self._keep == 1:
-            self.path.unlink(missing_ok=True)
-        self._open()
+    def limit(self, rate: int | None) -> None:
+        """Take another rate."""
+        if rate != self.rate:
+            self.rate, self._left, self._empty = rate, (rate or 0) * RATED_OVER, False
 
-    def _numbered(self, number: int) -> Path:
-        return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
+    def take(self) -> bool:
+        """Take one line out; return whether there was one."""
+        rate = self.rate
+        if rate is None:
+            return True
+        now = _clock()
+        self._left = min(self._left + (now - self._at) * rate, rate * RATED_OVER)
+        self._at = now
+        if self._left < (rate if self._empty else 1):
+            self._empty = True
+            return False
+        self._empty = False
+        self._left -= 1
+        return True
 
 
 class Log(Protocol):
     """Where an instance writes."""
 
-    def write(self, source: str, text: str) -> None:
-        """Append lines of a source."""
+    def write(self, source: str, text: str, *, session: int = 0) -> None:
+        """Append lines of a source, which belong to a session unless that is 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedLog:
     """The log of a server as one of its instances writes it: each line says which instance it is from."""
 
-    log: Log
-    tag: str
+    log: ServerLog
+    instance: str = ""
+    #: The session that the instance belongs to, 0 for none.
+    session: int = 0
 
-    def write(self, source: str, text: str) -> None:
+    def write(self, source: str, text: str, *, session: int = 0) -> None:
         """Append lines."""
-        self.log.write(f"{source}[{printable(self.tag)}]", text)
+        self.log.write(source, text, instance=self.instance, session=session or self.session)
 
 
 class StderrSink:
@@ -231,15 +252,17 @@ class StderrSink:
             self._log.write(STDERR, "\n".join(texts))
 
 
-def printable(text: str) -> str:
-    """Return a text in which nothing is left that a terminal would obey."""
-    if text.replace("\t", "").isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
+def _same(one: LogLine, other: LogLine) -> bool:
+    return (one.text, one.source, one.instance, one.session) == (
+        other.text,
+        other.source,
+        other.instance,
+        other.session,
+    )
 
 
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+def _missing(count: int, trouble: str) -> bytes:
+    return f"{stamp(_now())} {OURS} {count} lines are missing here ({trouble})\n".encode(errors="replace")
 
 
 def _shown(line: bytes) -> bytes:
@@ -251,16 +274,3 @@ def _text(line: bytes) -> str:
     shown = _shown(line)
     text = printable(shown[:MAX_LINE].decode(errors="replace"))
     return text if len(shown) <= MAX_LINE else f"{text} … (cut, {len(shown)} bytes)"
-
-
-def _tail(path: Path, count: int) -> list[str]:
-    """Return the last lines of a file without reading all of it."""
-    data = b""
-    with path.open("rb") as file:
-        start = file.seek(0, os.SEEK_END)
-        while start and data.count(b"\n") <= count:
-            size = min(_BLOCK, start)
-            start = file.seek(start - size)
-            data = file.read(size) + data
-    lines = data.decode(errors="replace").removesuffix("\n").split("\n") if data else []
-    return lines[max(0, len(lines) - count) :]

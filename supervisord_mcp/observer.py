@@ -1,8 +1,10 @@
 """Fan-out of what happens: events, calls of hosts, and single messages, told to whoever watches.
 
-This is the one place where logs, counters, taps and exporters attach. There are three channels of it, each with its own
+This is the one place where logs, counters, taps and exporters attach. There are four channels of it, each with its own
 kind of news: `Observers.events` (state changes, sessions, reloads), `Observers.calls` (each request of a host, once it
-is over) and `Observers.messages` (each line on its way). A channel that nobody watches costs its publisher one look.
+is over), `Observers.messages` (each line on its way, a channel for each server: who taps one of them is not felt by
+the others) and `Observers.lines` (each line of the log of a server). A channel that nobody watches costs its publisher
+one look.
 
 An observer that fails, or that takes more than its share of the time of the daemon, is taken out, never fatal: watching
 must not hurt what is watched. What has to wait for something (a disk, a network) watches ``apart``: in a thread of its
@@ -20,11 +22,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from supervisord_mcp.credentials.masking import masker
+from supervisord_mcp.protocol.news import LogLine
+from supervisord_mcp.protocol.tapping import Direction
 
 _log = logging.getLogger(__name__)
 
@@ -64,8 +68,9 @@ class Call(msgspec.Struct, gc=False):
 
     ``host`` is how the host names itself in its handshake. ``tool`` is the name of the tool as JSON text, empty for
     other requests. ``began`` and ``ended`` are in seconds of the monotonic clock; ``asked`` and ``told`` are the bytes
-    of request and answer. ``outcome`` is ``error`` also for a tool that says so in its result. (A struct, because one
-    is made for every call.)
+    of request and answer. ``outcome`` is ``error`` also for a tool that says so in its result. ``identity`` is the JSON
+    text of the id that the host gave it; ``request`` is the line of the host that it was in, perhaps with others, empty
+    unless `Observers.keep_requests`. (A struct, because one is made for every call.)
     """
 
     server: str
@@ -79,19 +84,24 @@ class Call(msgspec.Struct, gc=False):
     asked: int
     told: int
     outcome: Outcome
-
-
-Direction = Literal["from-host", "to-host", "from-server", "to-server"]
+    identity: bytes = b""
+    request: bytes = b""
 
 
 class Message(msgspec.Struct, gc=False):
-    """One line on its way, without its newline. ``session`` is 0 for what goes to or comes from the server itself."""
+    """One line on its way, without its newline. ``session`` is 0 for what goes to or comes from the server itself.
+
+    ``host`` is how the host of the session names itself. ``size`` is the length of the line, of which there is only the
+    beginning where it was too long to be passed on.
+    """
 
     server: str
     instance: str
     session: int
+    host: str
     direction: Direction
     line: bytes
+    size: int
 
 
 @dataclass(slots=True, eq=False)
@@ -204,7 +214,8 @@ class _Queue(Generic[T]):
         self._filled = threading.Semaphore(0)
         self._error: Exception | None = None
         # A daemon thread: one that hangs in a write must not keep the program from ending.
-        threading.Thread(target=self._run, name=f"observer {name}", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=f"observer {name}", daemon=True)
+        self._thread.start()
 
     def put(self, news: T) -> None:
         """Leave news for the observer. Raise what it failed with, or `BufferError` if it does not keep up."""
@@ -233,14 +244,29 @@ class _Queue(Generic[T]):
                 return
 
 
+class Messages(dict[str, Channel[Message]]):
+    """The messages of each server, by its name; a channel is made when it is first asked for, and stays."""
+
+    def __init__(self, report: Callable[[str, str], None]) -> None:
+        super().__init__()
+        self._report = report
+
+    def __missing__(self, server: str) -> Channel[Message]:
+        channel = self[server] = Channel(self._report)
+        return channel
+
+
 class Observers:
     """All channels, the last events, and the observers that were taken out, with the cause."""
 
     def __init__(self) -> None:
         self.dropped: dict[str, str] = {}
-        self.events: Channel[Event] = Channel(self._dropped)
-        self.calls: Channel[Call] = Channel(self._dropped)
-        self.messages: Channel[Message] = Channel(self._dropped)
+        self.events: Channel[Event] = Channel(self.let_go)
+        self.calls: Channel[Call] = Channel(self.let_go)
+        self.messages = Messages(self.let_go)
+        self.lines: Channel[LogLine] = Channel(self.let_go)
+        #: Whether somebody wants `Call.request`.
+        self.keep_requests = False
         self.recent: deque[Event] = deque(maxlen=KEPT)
 
     def add(self, observer: Callable[[Event], object], name: str = "", *, apart: bool = False) -> Callable[[], None]:
@@ -253,6 +279,7 @@ class Observers:
         self.recent.append(event)
         self.events.tell(event)
 
-    def _dropped(self, name: str, cause: str) -> None:
+    def let_go(self, name: str, cause: str) -> None:
+        """An observer was taken out: report it."""
         self.dropped[name] = cause
         self.publish(Event("observer-dropped", data={"observer": name, "cause": cause}))

@@ -66,9 +66,14 @@ class Reception:
             else:
                 self._open(greeting)
         except SmcpError as error:
-            refuse(greeting, error.exit_status, str(error))
+            self._refuse(greeting, error)
         except OSError as error:
-            refuse(greeting, 1, f"the session cannot be kept: {error}")
+            self._refuse(greeting, SmcpError(f"the session cannot be kept: {error}"))
+
+    def _refuse(self, greeting: Greeting, error: SmcpError) -> None:
+        data = {"pid": greeting.peer_pid, "code": error.code, "cause": str(error)}
+        self._observers.publish(Event("session-refused", greeting.hello.server, data))
+        refuse(greeting, error.exit_status, str(error))
 
     def close_all(self, text: str = "") -> None:
         """End every session orderly: the shims must not come back."""
@@ -100,7 +105,7 @@ class Reception:
         said = greeting.hello
         facts = self._facts(greeting, said.project)
         if not self._needs_project(facts):
-            self._supervisor.plan(facts).check()
+            self._supervisor.check(self._supervisor.plan(facts), facts.server)
         token = secrets.token_urlsafe(24)
         session = self._session(greeting, facts, Journal.create(self._directory, token), token)
         self._place(session, None, [])
@@ -155,7 +160,7 @@ class Reception:
         """Return what takes the words of a session, which has or had this state."""
         if not self._needs_project(session.facts) and not undecided(self._supervisor, session.facts):
             return self._house(session, session.facts, state)
-        admission = Admission(self._supervisor, session, self._house)
+        admission = Admission(self._supervisor, session, self._house, self._observers.messages[session.facts.server])
         return admission.take if state is None or not state.version else admission.resume(state)
 
     def _forget_missing(self) -> None:
@@ -172,6 +177,7 @@ class Reception:
         session = Session(key, facts, wires, journal, Limits(daemon.max_message, daemon.client_buffer))
         session.on_end = self._gone
         session.on_roots = self._rooted
+        session.on_greeted = self._greeted
         self._sessions[key], self._tokens[key], self._journals[key] = session, token, journal
         # A shim that is gone already is noticed by the session, like one that leaves later.
         with suppress(OSError):
@@ -185,10 +191,22 @@ class Reception:
         self._observers.publish(Event("session-opened", facts.server, data))
         return session
 
+    def _greeted(self, session: Session, state: State) -> None:
+        said = {key: value if isinstance(value := state.client.get(key), str) else "" for key in ("name", "version")}
+        data = {
+            "session": session.key,
+            "host": said["name"],
+            "version": said["version"],
+            "revision": state.version,
+        }
+        self._observers.publish(Event("session-greeted", session.facts.server, data))
+
     def _house(self, session: Session, facts: Facts, state: State | None = None) -> Take:
         launch = self._supervisor.plan(facts, facts.era)
         instance = self._supervisor.house(launch, facts, session.key)
         self._where[session.key] = instance
+        data = {"session": session.key, "instance": str(instance.key)}
+        self._observers.publish(Event("session-housed", facts.server, data))
         instance.attach(session, state)
 
         def take(session: Session, lines: list[bytes | Oversized]) -> None:

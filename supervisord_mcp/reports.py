@@ -122,6 +122,7 @@ def instance_status(
         uncovered=child.uncovered if child is not None else (),
         dropped=dict(instance.remarks.dropped),
         differs=differs,
+        image=launch.contained.shown if launch.contained is not None else "",
     )
 
 
@@ -129,7 +130,7 @@ def server_entry(name: str, config: ServerConfig, catalogue: Catalogue | None) -
     """Return what is configured for a server."""
     return ServerEntry(
         name=name,
-        command=tuple(conceal(word, MASK) for word in config.argv),
+        command=tuple(conceal(word, MASK) for word in (config.argv or (config.image or "",))),
         start=config.start,
         scope=config.sharing,
         runtime=config.runtime,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import anyio
 
@@ -12,6 +12,7 @@ from supervisord_mcp.credentials.base import within_async
 from supervisord_mcp.credentials.exposing import learn_stored
 from supervisord_mcp.credentials.reading import Credentials, Grant, grants_of
 from supervisord_mcp.errors import SmcpError
+from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.protocol.secret_requests import GrantCheck, SecretChangedResult, SecretCheckResult
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.supervisor import Supervisor
@@ -25,8 +26,9 @@ _FAILED = frozenset({"FATAL"})
 class Rotation:
     """Carries new values to the servers of one daemon."""
 
-    def __init__(self, supervisor: Supervisor, credentials: Credentials) -> None:
+    def __init__(self, supervisor: Supervisor, credentials: Credentials, observers: Observers) -> None:
         self._supervisor = supervisor
+        self._observers = observers
         self._credentials = credentials
 
     async def changed(self, secrets: Iterable[str], *, only_failed: bool = False) -> SecretChangedResult:
@@ -38,18 +40,23 @@ class Rotation:
         await self._learn()
         wanted = set(secrets)
         states = _FAILED if only_failed else _HOLDING | _FAILED
-        return await self._restart(lambda instance: _uses(instance, wanted) and instance.state in states)
+        instances = self._having(lambda instance: _uses(instance, wanted) and instance.state in states)
+        data = {"secrets": sorted(wanted), "restarted": _servers(instances)}
+        self._observers.publish(Event("secrets-changed", data=data))
+        return await self._restart(instances)
 
     async def unlock(self, passphrase: str) -> SecretChangedResult:
         """Open the vault, and start again what gave up and uses it. Raise `SecretError` for a wrong passphrase."""
         await within_async(lambda: self._credentials.vault.unlock(passphrase))
         await self._learn()
-        return await self._restart(
+        instances = self._having(
             lambda instance: (
                 instance.state == "FATAL"
                 and any(grant.reference.source == "vault" for grant in instance.blueprint.credentials)
             )
         )
+        self._observers.publish(Event("vault-unlocked", data={"restarted": _servers(instances)}))
+        return await self._restart(instances)
 
     async def check(self, names: Iterable[str]) -> SecretCheckResult:
         """Try to read what servers are granted, of all where no names are given. Raise `UnknownServerError`."""
@@ -60,8 +67,10 @@ class Rotation:
         """Let no text show what is stored now, whether or not it is granted to anybody."""
         await within_async(lambda: learn_stored(self._credentials.vault))
 
-    async def _restart(self, concerned: Callable[[ManagedServer], bool]) -> SecretChangedResult:
-        instances = [instance for instance in self._supervisor.instances if concerned(instance)]
+    def _having(self, concerned: Callable[[ManagedServer], bool]) -> list[ManagedServer]:
+        return [instance for instance in self._supervisor.instances if concerned(instance)]
+
+    async def _restart(self, instances: Sequence[ManagedServer]) -> SecretChangedResult:
         for instance in instances:
             instance.restart()
         failures: list[tuple[str, SmcpError]] = []
@@ -72,7 +81,7 @@ class Rotation:
                 failures.append((instance.key.server, error))
         if failures:
             raise reasons.joined(failures, named=True)
-        return SecretChangedResult(restarted=tuple(sorted({instance.key.server for instance in instances})))
+        return SecretChangedResult(restarted=tuple(_servers(instances)))
 
 
 async def check(credentials: Credentials, servers: Mapping[str, ServerConfig]) -> SecretCheckResult:
@@ -94,6 +103,10 @@ async def check(credentials: Credentials, servers: Mapping[str, ServerConfig]) -
             for grant in grants_of(config):
                 tasks.start_soon(look, server, grant)
     return SecretCheckResult(grants=tuple(found[key] for key in sorted(found)))
+
+
+def _servers(instances: Iterable[ManagedServer]) -> list[str]:
+    return sorted({instance.key.server for instance in instances})
 
 
 def _uses(instance: ManagedServer, secrets: set[str]) -> bool:

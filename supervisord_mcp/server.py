@@ -12,11 +12,11 @@ import os
 import random
 import signal
 from collections import deque
-from typing import Any
 
 import anyio
 
 from supervisord_mcp import reasons
+from supervisord_mcp.announcements import Announcements
 from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings
 from supervisord_mcp.breaches import Breaches
 from supervisord_mcp.conduit import Conduit, Fittings
@@ -25,7 +25,6 @@ from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.echoes import Echoes, TakeLine
 from supervisord_mcp.errors import IsolationError, LaunchError, NotRunningError, SmcpError
 from supervisord_mcp.logs import Log
-from supervisord_mcp.observer import Event
 from supervisord_mcp.policy import events as life
 from supervisord_mcp.policy.lifecycle import Lifecycle, State, step
 from supervisord_mcp.policy.sharing import InstanceKey
@@ -64,7 +63,8 @@ class ManagedServer:
         self._changed = anyio.Event()
         self.remarks = Remarks(log)
         self.breaches = Breaches(self.key, around.observers, log, lambda: self.blueprint.breach)
-        self._messages = around.observers.messages
+        self._tell = Announcements(self.key, around.observers, log)
+        self._messages = around.observers.messages[self.key.server]
         self.traffic = Traffic(blueprint.key, around.observers, Around(self._mux.host, self._loop.call_later))
         self._echoes = Echoes(blueprint.key, log, around.observers)
         self._failure: SmcpError | None = None
@@ -197,12 +197,13 @@ class ManagedServer:
                 return
             if self._messages.watched:
                 self.traffic.line(key, line, "from-host")
-            self.traffic.length = 0 if isinstance(line, Oversized) else len(line)
+            self.traffic.heard = line
             try:
                 self._apply(self._mux.from_session(key, line))
             except Exception:  # noqa: BLE001 - a fault of ours with one message must leave nobody waiting for ever
                 _log.exception("a message to server '%s' could not be handled", self.key.server)
                 session.finish(1, "smcp failed on a message of this host; the log of the daemon has the cause")
+        self.traffic.heard = b""  # which may be long
         if self._conduit is None or self._conduit.queued or self._mux.waiting:
             self._check_congestion(key)
 
@@ -272,13 +273,7 @@ class ManagedServer:
             self._failure = None
             self._used = self._loop.time()
             self._watch_idle()
-        data: dict[str, Any] = {"instance": str(self.key), "generation": self._life.generation, "from": before}
-        data |= {"to": self._life.shown, "why": type(event).__name__.lower(), "sessions": len(self._sessions)}
-        if self._life.cause and self._life.shown in ("BACKOFF", "FATAL", "EXITED"):
-            data["cause"] = self._life.cause
-        self._around.observers.publish(Event("state", self.key.server, data))
-        cause = reasons.brief(data.get("cause", ""))
-        self._server_log.write("smcp", f"{before} -> {self._life.shown}" + (f": {cause}" if cause else ""))
+        self._tell.state(before, self._life, event, len(self._sessions))
 
     def _carry_out(self, command: life.Command) -> None:
         match command:
@@ -461,16 +456,15 @@ class ManagedServer:
                 self.blueprint.judged(verdict)
             case talk.Learned(learnt, changed):
                 self._around.catalogues.save(self.key.server, self.blueprint.kept_under(learnt.era), learnt)
-                data = {"instance": str(self.key), "changed": list(changed)}
-                self._around.observers.publish(Event("catalogue", self.key.server, data))
+                self._tell.catalogue(changed)
             case talk.Health(trouble):
                 self._ailment = trouble = masker.mask(trouble, cut=True)
-                if trouble:
-                    self.last_error = trouble
-                    self._server_log.write("smcp", f"not healthy: {trouble}")
-                    self._around.observers.publish(Event("health", self.key.server, {"trouble": trouble}))
+                self.last_error = trouble or self.last_error
+                self._tell.health(trouble)
             case talk.Note(kind, text):
                 self.remarks.take(kind, text)
+            case talk.LogMessage():
+                self._tell.said(command)
 
     def _unavailable(self) -> reasons.Reason | None:
         return reasons.unavailable(self.key.server, self._life, self._loop.time(), self.key.project)

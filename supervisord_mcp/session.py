@@ -84,7 +84,8 @@ class SessionLink(Protocol):
 class Session:
     """A host that is connected.
 
-    ``on_end`` is called once when it is over, with the reason; ``on_roots`` when its host works on other directories.
+    ``on_end`` is called once when it is over, with the reason; ``on_greeted`` once its host said who it is;
+    ``on_roots`` when that works on other directories.
     What a host waits for is in the journal before anything is done about it, and leaves it after the answer was
     written.
     """
@@ -105,6 +106,8 @@ class Session:
         self._splitter = LineSplitter(limits.max_message)
         self._on_lines: Callable[[Session, list[bytes | Oversized]], None] = lambda _session, _lines: None
         self.on_end: Callable[[Session, str], None] = lambda _session, _reason: None
+        self.on_greeted: Callable[[Session, State], None] = lambda _session, _state: None
+        self._greeted = False
         self.on_roots: Callable[[Session, tuple[Root, ...]], None] = lambda _session, _roots: None
         self._reader: ChunkReader | None = None
         self._paused = False
@@ -240,6 +243,9 @@ class Session:
 
     def remember(self, state: State) -> None:
         """Keep the slow state over a death of the daemon."""
+        if state.version and not self._greeted:
+            self._greeted = True
+            self.on_greeted(self, state)
         facts = {"server": self.facts.server, "project": self.facts.project, "cwd": self.facts.cwd}
         self._journal.record({**facts, "state": msgspec.to_builtins(state)})
 

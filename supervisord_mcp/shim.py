@@ -254,7 +254,7 @@ def connect(directory: str, uid: int) -> socket.socket | None:
     Raise `ShimError` where the directory is somebody else's, or where the host's own sandbox forbids the socket.
     """
     path = os.path.join(directory, SOCKET_NAME)
-    connection = None
+    connection = found = None
     try:
         found = os.lstat(directory)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
@@ -270,7 +270,7 @@ def connect(directory: str, uid: int) -> socket.socket | None:
         if error.errno is None:  # raised by Python itself, before any system call
             raise ShimError(3, f"{path}: {error} (the limit is 107 bytes); set XDG_RUNTIME_DIR") from None
         # Where not even a socket can be made (EAFNOSUPPORT under a service manager), that is somebody's rule as well.
-        if isinstance(error, PermissionError) or (connection is None and os.path.isdir(directory)):
+        if isinstance(error, PermissionError) or (connection is None and found is not None):
             raise _blocked(f"the socket {path}", error) from None
         return None
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from supervisord_mcp import reasons, reports
-from supervisord_mcp.blueprint import Blueprint, Spawning, Surroundings, policy_of
+from supervisord_mcp.blueprint import Blueprint, Surroundings, policy_of
 from supervisord_mcp.conduit import Bounds
 from supervisord_mcp.config.models import Config, ServerConfig
-from supervisord_mcp.errors import NotRunningError, SmcpError, UnknownServerError, UsageError
+from supervisord_mcp.errors import NotRunningError, NotTrustedError, SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.facts import NOWHERE, Facts, Whence
 from supervisord_mcp.housing import Displaced, Housing, counterpart, forgettable
 from supervisord_mcp.launch import Launch, Launcher
@@ -27,8 +27,8 @@ from supervisord_mcp.protocol.eras import probe
 from supervisord_mcp.protocol.eras.probe import Terms
 from supervisord_mcp.protocol.mcp import Era
 from supervisord_mcp.reports import matters
-from supervisord_mcp.runtimes.base import Child
 from supervisord_mcp.server import ManagedServer
+from supervisord_mcp.starting import Starting
 
 _log = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class Supervisor:
         Raise `NotTrustedError` where its entry is from a project file that is not trusted as it is now; an instance
         that others use goes on.
         """
-        launch.check()
+        self.check(launch, facts.server)
         key = instance_key(facts.server, launch.digest, launch.scope, project=facts.project, session=str(session))
         housing = self._housed.get(key) or self._bridged(key, launch)
         if housing is None:
@@ -165,6 +165,14 @@ class Supervisor:
             self._housed[key] = housing
             self._find_outdated(key)
         return housing.instance
+
+    def check(self, launch: Launch, server: str) -> None:
+        """Raise `NotTrustedError` where the project file of a server is not trusted as it is now, and tell of it."""
+        try:
+            launch.check()
+        except NotTrustedError as error:
+            self._around.observers.publish(Event("not-trusted", server, {"cause": str(error)}))
+            raise
 
     def _bridged(self, key: InstanceKey, launch: Launch) -> Housing | None:
         """Return the instance that was made before it was found out which eras the server speaks, or for another."""
@@ -197,8 +205,7 @@ class Supervisor:
         only = self._around.verdicts.load(launch.fingerprint).only
         pinned = self.config.servers[key.server].pinned_era
         known = self._around.catalogues.load(key.server, launch.digests[pinned or only or launch.era])
-        tag = self._tag(key)
-        log = TaggedLog(self._logs[key.server], tag) if tag else self._logs[key.server]
+        log = TaggedLog(self._logs[key.server], self._tag(key), int(key.session or 0))
         instance = ManagedServer(self._blueprint(key, launch), self._around, log, known)
         if self._stopped.hold(key.server).holds(key.project):
             instance.stop()
@@ -206,31 +213,19 @@ class Supervisor:
 
     def _tag(self, key: InstanceKey) -> str:
         """Return what tells the lines of an instance from those of others of its server, empty if nothing needs to."""
-        if key.session is not None:
-            return f"session-{key.session}"
-        if key.project is not None:
+        if key.project is not None and key.session is None:
             return key.project
-        return key.digest if any(other.server == key.server for other in self._housed) else ""
+        several = key.session is None and any(other.server == key.server for other in self._housed)
+        return key.digest if several else ""
 
     def _blueprint(self, key: InstanceKey, launch: Launch) -> Blueprint:
         config = self.config.servers[key.server]
         lasting = config.start == "eager" and launch.scope != "session"
 
-        async def spawn(spawning: Spawning) -> Child:
+        async def room() -> None:
             # One that holds a lock or a port must be gone before its successor starts.
             for old in [old for old in self._leaving if replace(old.key, digest=key.digest) == key]:
                 await old.rested()
-            self._around.may_start()
-            told = False
-
-            def installing() -> None:
-                nonlocal told
-                spawning.installing()
-                if not told:  # once, although it is said again when its turn comes
-                    self._around.observers.publish(Event("installing", key.server, {"instance": str(key)}))
-                told = True
-
-            return await launch.start(installing, spawning.progress)
 
         def terms() -> Terms:
             known = self._around.verdicts.load(launch.fingerprint)
@@ -243,7 +238,7 @@ class Supervisor:
             idle_timeout=None if lasting else config.idle_timeout,
             bounds=self.bounds(config),
             isolation=launch.isolation,
-            spawn=spawn,
+            spawn=Starting(key, launch, self._around, room).spawn,
             digests=launch.digests,
             terms=terms,
             judged=lambda verdict: self._around.verdicts.save(launch.fingerprint, verdict),

@@ -1,4 +1,4 @@
-"""The part of systemd that needs no library: telling it that the daemon is ready, and asking it for a control group.
+"""systemd: telling it that the daemon is ready, asking it for a control group, and its journal, which needs a library.
 
 A daemon that a shim started is in the group of a login or of an editor, where it may limit nothing. The service manager
 moves it to a scope, a group of its own that it may share out. The daemon asks for that itself instead of being started
@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,6 +20,8 @@ from dataclasses import dataclass
 #: shim waits for the daemon four times as long.
 PATIENCE = 5.0
 _STEP = 0.005
+#: Where its journal takes entries.
+JOURNAL = "/run/systemd/journal/socket"
 _MANAGER = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
 
 
@@ -33,6 +35,21 @@ def notify(state: str) -> None:
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
         # A service manager that does not read must not hold the daemon up.
         sock.sendto(state.encode(), socket.MSG_DONTWAIT, address)
+
+
+def journal() -> Callable[..., object] | None:
+    """Return what sends an entry to the journal, given as fields ``NAME=value``; it may have to wait.
+
+    None where there is no journal, or systemd-python (the extra ``systemd``) is not installed.
+    """
+    if not os.path.exists(JOURNAL):
+        return None
+    try:
+        from systemd import journal as library
+    except ImportError:
+        return None
+    send: Callable[..., object] = library.sendv
+    return send
 
 
 @dataclass(frozen=True, slots=True)

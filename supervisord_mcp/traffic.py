@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from supervisord_mcp.observer import Call, Direction, Message, Observers, Outcome
+from supervisord_mcp.observer import Call, Message, Observers, Outcome
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.commands import Dropped, Opened, SessionKey, ToSession
 from supervisord_mcp.protocol.framing import Oversized
+from supervisord_mcp.protocol.tapping import Direction
 
 #: An answer up to this length is looked into for an error; of a longer one only the two ends are, in bytes.
 _WHOLE = 1 << 16
@@ -34,6 +35,8 @@ class _Answer(msgspec.Struct, gc=False):
     error: Raw | UnsetType = UNSET
     result: _Result | UnsetType = UNSET
 
+
+_Asked = tuple[Opened, float, int, bytes]
 
 _FINE = b'"isError":false}}\n'
 _monotonic = time.monotonic
@@ -59,42 +62,51 @@ class Traffic:
         self._server = key.server
         self._instance = str(key)
         self._calls = observers.calls
-        self._messages = observers.messages
+        self._messages = observers.messages[key.server]
         self._around = around
-        # What is open: the request, when it came, how long it was.
-        self._open: dict[tuple[SessionKey, bytes], tuple[Opened, float, int]] = {}
+        # What is open: the request, when it came, how long its line was, and that, where somebody wants it.
+        self._open: dict[tuple[SessionKey, bytes], _Asked] = {}
         # What is over and not told yet: the same, when it was over, and the answer with its length, or how it ended.
-        self._news: list[tuple[tuple[Opened, float, int], float, int, bytes | Outcome]] = []
+        self._news: list[tuple[_Asked, float, int, bytes | Outcome]] = []
         self._due = False
         self._hosts: dict[SessionKey, str] = {}
-        #: The length of the line of a host that is handled just now.
-        self.length = 0
+        self._observers = observers
+        #: The line of a host that is handled just now.
+        self.heard: bytes | Oversized = b""
 
     @property
     def open(self) -> Iterator[Call]:
         """The calls that are not over yet, as if they were over now."""
         now = _monotonic()
-        for command, began, asked in tuple(self._open.values()):
+        for command, began, asked, _ in tuple(self._open.values()):
             host = self._name(command.session)
             yield Call(
                 *(self._server, self._instance, command.session, host, command.method, command.tool),
                 *(began, now, asked, 0, Outcome.CANCELLED),
             )
 
+    @property
+    def waiting(self) -> Iterator[tuple[SessionKey, bytes, Opened, float]]:
+        """The requests that are not answered yet: whose, with which id, what, and since when (monotonic clock)."""
+        for (session, identity), (command, began, *_) in tuple(self._open.items()):
+            yield session, identity, command, began
+
     def line(self, session: SessionKey, line: bytes | Oversized, direction: Direction) -> None:
         """A line is on its way; to be called only if somebody watches messages.
 
         One that is too long to be passed on has only its beginning.
         """
-        if isinstance(line, Oversized):
-            line = line.head
-        line = line.rstrip(b"\n")
-        self._messages.tell(Message(self._server, self._instance, session, direction, line))
+        host = (self._hosts.get(session) or self._name(session)) if session else ""
+        self._messages.tell(passing(self._server, self._instance, (session, host), line, direction))
 
     def opened(self, command: Opened, now: float) -> None:
         """A request of a host waits for its answer from now on, which is a time of the monotonic clock."""
         if self._calls.watched and command.method:
-            self._open[command.session, command.identity] = (command, now, self.length)
+            line = self.heard
+            if isinstance(line, Oversized):
+                line = b""
+            kept = line if self._observers.keep_requests else b""
+            self._open[command.session, command.identity] = (command, now, len(line), kept)
 
     def answered(self, command: ToSession, now: float) -> None:
         """Requests of a host are answered."""
@@ -121,6 +133,7 @@ class Traffic:
         """A host is gone, and with it what it waited for."""
         for key in [key for key in self._open if key[0] == session]:
             self._given_up(self._open.pop(key), Outcome.CANCELLED)
+        self.heard = b""
         self.tell()  # while it is known how the host names itself
         self._hosts.pop(session, None)
 
@@ -132,7 +145,7 @@ class Traffic:
         server, instance, hosts = self._server, self._instance, self._hosts
         told = []
         fine = Outcome.OK
-        for (command, began, asked), ended, length, ending in news:
+        for (command, began, asked, line), ended, length, ending in news:
             session = command.session
             host = hosts.get(session) or self._name(session)
             if isinstance(ending, Outcome):
@@ -142,10 +155,11 @@ class Traffic:
             else:
                 outcome = _outcome(ending)
             method, tool = command.method, command.tool
-            told.append(Call(server, instance, session, host, method, tool, began, ended, asked, length, outcome))
+            own = (server, instance, session, host, method, tool, began, ended, asked, length, outcome)
+            told.append(Call(*own, command.identity, line))
         self._calls.tell_all(told)
 
-    def _given_up(self, asked: tuple[Opened, float, int], outcome: Outcome) -> None:
+    def _given_up(self, asked: _Asked, outcome: Outcome) -> None:
         self._news.append((asked, _monotonic(), 0, outcome))
         if not self._due:
             self._tell_soon()
@@ -165,6 +179,15 @@ class Traffic:
             return NAMELESS  # it may say so yet
         self._hosts[session] = name
         return name
+
+
+def passing(
+    server: str, instance: str, who: tuple[SessionKey, str], line: bytes | Oversized, direction: Direction
+) -> Message:
+    """Return what is told of a line; ``who`` is the session and how its host names itself."""
+    text = (line.head if isinstance(line, Oversized) else line).rstrip(b"\n")
+    size = line.length if isinstance(line, Oversized) else len(text)
+    return Message(server, instance, *who, direction, text, size)
 
 
 def _outcome(line: bytes) -> Outcome:

@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
+from supervisord_mcp import __version__
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.metrics import report
+from supervisord_mcp.metrics.archive import Archive
 from supervisord_mcp.metrics.counts import Counts, Tally
 from supervisord_mcp.metrics.ledger import Ledger
 from supervisord_mcp.metrics.pace import FRESH
@@ -27,25 +30,31 @@ from supervisord_mcp.runtimes.reading import Meter, Reading
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.supervisor import Supervisor
 
+if TYPE_CHECKING:
+    from supervisord_mcp.metrics.exposition import Snapshot
+
 _BASIS = "the sum over the servers; what the daemon itself takes is not taken off"
 
 
 class UsageDesk:
     """All that is measured. Made in the event loop; `run` looks and keeps until it is cancelled."""
 
-    def __init__(self, supervisor: Supervisor, observers: Observers, file: Path) -> None:
-        """``file`` keeps what is counted."""
+    def __init__(self, supervisor: Supervisor, observers: Observers, counts: Path, history: Path) -> None:
+        """``counts`` keeps what is counted, ``history`` what was used over time."""
         self.counts = Counts(time.time)
         self.sampler = Sampler(self._targets, self.counts, time.time)
         self._supervisor = supervisor
         self._observers = observers
-        self._ledger = Ledger(file, self.counts)
+        self._ledger = Ledger(counts, self.counts)
+        self._archive = Archive(history, self.sampler, time.time)
         self._meters: dict[str, tuple[int, Meter]] = {}
         self._own = TreeMeter(lambda: [os.getpid()], lambda: None, lambda: None)
         self._before = (time.monotonic(), time.process_time(), 0.0)
+        self._began = time.time()
         self._asking = anyio.Lock()
         self._uncount: Callable[[], None] | None = None
         self._ledger.read()
+        self._archive.read()
         observers.add(self._event, "usage")
         self.configure(supervisor.config)
 
@@ -65,11 +74,13 @@ class UsageDesk:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.sampler.run)
             tasks.start_soon(self._ledger.run)
+            tasks.start_soon(self._archive.run)
 
     def close(self) -> None:
-        """Keep what was counted, for the next daemon."""
-        self._settle()
+        """Keep what was counted and measured, for the next daemon."""
+        self.settle()
         self._ledger.write()
+        self._archive.write()
 
     def _event(self, event: Event) -> None:
         self.counts.event(event)
@@ -122,7 +133,7 @@ class UsageDesk:
             self._supervisor.server(operation.name)
         if operation.fresh:
             await self.sampler.fresh()
-        self._settle()
+        self.settle()
         now, load = time.time(), self._load
         async with self._asking:
             own = await anyio.to_thread.run_sync(lambda: self._own.read(time.monotonic(), thorough=operation.fresh))
@@ -144,6 +155,14 @@ class UsageDesk:
             problems=self.problems,
         )
 
+    async def snapshot(self) -> Snapshot:
+        """Return what is known, and all that was counted, for metrics."""
+        # Loaded where somebody fetches them: a daemon without metrics does not pay for their library.
+        from supervisord_mcp.metrics.exposition import Snapshot
+
+        usage = await self.report(control.Usage(fresh=True))
+        return Snapshot(usage, __version__, self._began, dict(self.counts.tallies))
+
     def _load(self, own: Reading | None) -> float:
         """Return how much of a processor this process used since this was last asked, or the time before."""
         now, cpu = time.monotonic(), 0.0 if own is None else own.cpu
@@ -153,7 +172,7 @@ class UsageDesk:
             self._before = (now, cpu, load)
         return load
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Let everything be counted that is over."""
         for instance in self._supervisor.instances:
             instance.traffic.tell()

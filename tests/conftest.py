@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.runtimes import orphans
+from tests.kit.engine import Dockerd, make
 
 # A shared machine stalls now and then, so no example has a deadline; the example's size is bounded instead.
 settings.register_profile("fast", max_examples=60, deadline=None, derandomize=True, database=None)
@@ -40,6 +41,14 @@ def subreaper() -> Iterator[None]:
     yield
     orphans.reap_strangers()
     ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Dockerd]:
+    """A Docker engine for all tests of a run that need one; it has the image `tests.kit.engine.SHELL`."""
+    made = make()
+    yield made
+    made.close()
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ class Log:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def write(self, source: str, text: str) -> None:
+    def write(self, source: str, text: str, *, session: int = 0) -> None:
         self.lines.append(f"{source} {text}")
 
 

@@ -341,7 +341,7 @@ async def test_a_command_that_leaves_at_once_leaves_nothing(tmp_path: Path) -> N
         command = one.command()
         await command.ask("version")
         assert len(one.observers.events._watchers) == watchers == 2
-        assert one.logs["s"]._followers == []
+        assert not one.observers.lines.watched
 
 
 # Streams
@@ -365,7 +365,7 @@ async def test_logs_are_followed_over_a_rotation(tmp_path: Path) -> None:
         assert (await other.reply(last))["result"] is None
         lines = [event["line"].split(" ", 1)[1] for event in await other.events(last, 3)]
         assert lines == ["stderr line 97", "stderr line 98", "stderr line 99"]
-        while log._followers:
+        while one.observers.lines.watched:
             await asyncio.sleep(0)
 
 
@@ -409,8 +409,10 @@ async def test_a_command_that_does_not_read_loses_its_stream(tmp_path: Path, mon
         one.logs["s"].write("stderr", "first")
         await command.events(stream, 1)
         command.stop_reading()
-        while one.logs["s"]._followers:
-            one.logs["s"].write("stderr", "x" * 5000)
+        number = 0
+        while one.observers.lines.watched:
+            number += 1
+            one.logs["s"].write("stderr", f"{number} {'x' * 5000}")
             await asyncio.sleep(0)
 
 

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,8 @@ from typing import Any
 import anyio
 import pytest
 
-from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import find_paths
-from supervisord_mcp.daemon import ServerLogs, marker_prefix
+from supervisord_mcp.daemon import marker_prefix
 from supervisord_mcp.runtimes import proctable
 from tests.kit import probe
 from tests.kit.bounded import bounded
@@ -51,41 +50,6 @@ def test_the_mark_of_children_is_that_of_their_home(tmp_path: Path) -> None:
     assert marker_prefix(first) == marker_prefix(find_paths({"SMCP_HOME": str(tmp_path / "a")}, os.getuid()))
     assert marker_prefix(first) != marker_prefix(second)
     assert marker_prefix(first).endswith(":")
-
-
-def configured(**servers: Mapping[str, Any]) -> Config:
-    return Config.model_validate({"servers": {name: {"command": "x", **entry} for name, entry in servers.items()}})
-
-
-def test_every_server_has_a_log_with_its_limits(tmp_path: Path) -> None:
-    logs = ServerLogs(tmp_path)
-    logs.configure(configured(a={"log": {"max_size": "1K", "keep": 2}}, b={}))
-    assert list(logs) == []
-    log = logs["a"]
-    assert logs["a"] is log
-    assert (list(logs), len(logs), log.path) == (["a"], 1, tmp_path / "a.log")
-    with pytest.raises(KeyError):
-        logs["nobody"]
-    log.write("stderr", "x" * 900)
-    logs.configure(configured(a={"log": {"max_size": "1M"}}, b={}))
-    log.write("stderr", "y" * 900)
-    assert [file.name for file in tmp_path.iterdir()] == ["a.log"]
-    logs.configure(configured(b={}))
-    assert log._descriptor is None
-    log.write("smcp", "last words of a server that was removed")
-    assert "last words" in log.path.read_text()
-    log.close()
-
-
-def test_logs_that_cannot_be_written_are_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    logs = ServerLogs(tmp_path / "file")
-    logs.configure(configured(a={}, b={}))
-    assert logs.trouble == "ok"
-    for name in ("a", "b"):
-        logs[name].write("smcp", "x")
-    assert logs.trouble.startswith(f"degraded: {tmp_path}/file/a.log: ")
-    assert f"; {tmp_path}/file/b.log: " in logs.trouble
 
 
 # Start and end

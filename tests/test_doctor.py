@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from supervisord_mcp.doctor import Finding, can_isolate, judge, numbers, worst
-from supervisord_mcp.examination import Engine, Machine
+from supervisord_mcp.doctor import Finding, can_isolate, judge, judge_room, numbers, worst
+from supervisord_mcp.examination import Engine, Machine, Room
 from supervisord_mcp.runtimes.base import Lack
 
 WELL = Machine(
@@ -131,3 +131,20 @@ def test_root_is_told_that_servers_have_users_of_their_own() -> None:
 )
 def test_numbers_of_a_version(text: str, found: tuple[int, ...]) -> None:
     assert numbers(text) == found
+
+
+@pytest.mark.parametrize(
+    ("free", "files", "verdict", "text"),
+    [
+        (5 << 30, 10, "ok", "5120 MiB left for /state"),
+        (5 << 30, None, "ok", "5120 MiB left for /state"),
+        (99 << 20, 10, "warning", "99 MiB left for /state"),
+        (1000, 10, "problem", "no room left for /state"),
+        (5 << 30, 0, "problem", "no files left for /state"),
+    ],
+)
+def test_a_disk_that_is_full_is_a_problem(free: int, files: int | None, verdict: str, text: str) -> None:
+    found = judge_room(Room("/state", free, files))
+    assert (found.subject, found.verdict) == ("disk", verdict)
+    assert found.text.startswith(text)
+    assert bool(found.remedy) is (verdict != "ok")

@@ -24,7 +24,7 @@ class Listener:
         observers.add(self.events.append)
         self.watch = Echoes(InstanceKey("s", "0" * 16), self, observers).watching(self.taken.append)
 
-    def write(self, source: str, text: str) -> None:
+    def write(self, source: str, text: str, *, session: int = 0) -> None:
         self.lines.append(f"{source} {text}")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisord_mcp.examination import Engine, examine
+from supervisord_mcp.examination import Engine, Room, examine, room
 from supervisord_mcp.runtimes.landlock import ruleset
 
 
@@ -47,3 +47,11 @@ def test_an_engine_that_is_refused_says_why_and_one_that_answers_is_well(tmp_pat
         Engine("docker", "28.2.2", "permission denied"),
         Engine("podman", "28.2.2"),
     )
+
+
+def test_room_is_that_of_the_disk_also_before_a_directory_is_there(tmp_path: Path) -> None:
+    found = room(str(tmp_path / "not" / "yet"))
+    assert found.directory == str(tmp_path / "not" / "yet")
+    assert found.free > 0
+    assert found.files is None or found.files > 0
+    assert room("/proc/self/fd") == Room("/proc/self/fd", 0, None)

@@ -211,3 +211,19 @@ def test_registries_and_what_stays_read_only_in_a_project(world: World) -> None:
     about = world.explain(f'profile = "files-rw"\n{unprotected}')
     assert "the entry grants more: mounts[0]: ${project} (rw)" in lines(about, "profile")
     assert not any(".vscode" in line for line in lines(about, "files"))
+
+
+def test_a_server_in_a_container(world: World) -> None:
+    entry = 'runtime = "container"\nimage = "team/db:1"\nengine = "unix:///nowhere"\ncommand = ["serve", "-v"]'
+    found = world.explain(f'{entry}\npermit = ["cap:NET_RAW"]\ncontainer = {{ user = "7:7" }}')
+    assert (found.runtime, found.isolation, found.obstacle) == ("container", "sandbox", "")
+    assert lines(found, "files")[0] == "read only: the image team/db:1"
+    assert not any("/usr" in line for line in lines(found, "files"))
+    assert lines(found, "user")[:2] == ("7:7", "permitted by its entry: cap:NET_RAW")
+    assert "team/db:1" in found.command_line
+    assert found.command_line.endswith("--entrypoint serve team/db:1 -v")
+    plain = world.explain('runtime = "container"\nimage = "team/db:1"\nengine = "unix:///nowhere"\ncommand = ["x"]')
+    assert lines(plain, "user")[0] == "that of the image, or an ordinary one where it says root"
+    package = world.explain('runtime = "container"\ncommand = ["npx", "-y", "foo"]')
+    assert "foo is not installed yet" in package.obstacle
+    assert lines(package, "files")[0] == "read only: the image node:22-slim"

@@ -187,3 +187,57 @@ async def test_records_that_cannot_be_read_end_nothing(
         in_place(file, with_new(file))
         listener.watch.wake()
         assert [name for name, _ in await listener.told(1)] == ["new"]
+
+
+def removed_and_made_anew(file: Path, content: bytes) -> None:
+    file.unlink()
+    file.write_bytes(content)
+
+
+def linked_elsewhere(file: Path, content: bytes) -> None:
+    """Save as a volume of Kubernetes does: the directory of the version is a link that is swapped."""
+    version = file.parent / f"..{len(list(file.parent.iterdir()))}"
+    version.mkdir()
+    (version / file.name).write_bytes(content)
+    (file.parent / "..new").symlink_to(version.name)
+    (file.parent / "..new").replace(file.parent / "..data")
+    link = file.with_suffix(".link")
+    link.symlink_to(f"..data/{file.name}")
+    link.replace(file)
+
+
+@pytest.mark.parametrize("save", [in_place, removed_and_made_anew, linked_elsewhere])
+@bounded(LIMIT)
+async def test_what_means_the_same_is_seen_and_not_told(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path, bytes], None]
+) -> None:
+    file = machine.cursor(time=TIME)
+    machine.adopt()
+    data = json.loads(file.read_text())
+    (entry,) = data["mcpServers"].values()
+    turned = {"theme": "dark", "mcpServers": {"time": dict(reversed(entry.items()))}}
+    seen: list[bytes] = []
+    find = HostWatch._found
+
+    def found(watch: HostWatch) -> Any:
+        content = file.read_bytes()
+        drift = find(watch)
+        seen.append(content)
+        return drift
+
+    monkeypatch.setattr(HostWatch, "_found", found)
+    same = (
+        json.dumps(turned, indent=4).encode(),
+        f"\ufeff// mine\r\n{json.dumps(data, indent=1)}".encode(),
+        json.dumps(data)[:-1].encode() + b",}",
+    )
+    async with watching(machine) as listener:
+        await listener.watches(file.parent)
+        for content in same:
+            save(file, content)
+            while seen[-1:] != [content]:
+                await anyio.sleep(0.01)
+        assert listener.events == []
+        data["mcpServers"]["new"] = {"command": "new-mcp"}
+        save(file, json.dumps(data).encode())
+        assert await listener.told(1) == [("new", "is new and runs beside smcp")]

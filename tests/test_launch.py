@@ -251,7 +251,7 @@ def test_rules_are_part_of_the_digest(world: World) -> None:
 def test_every_runtime_is_made(world: World) -> None:
     made = make_runtimes(world.home / "private", None, range(60706, 60710))
     assert {name: runtime.name for name, runtime in made.items()} == {
-        name: name for name in ("bare", "bwrap", "landlock")
+        name: name for name in ("bare", "bwrap", "container", "landlock")
     }
 
 

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from supervisord_mcp import logs
+from supervisord_mcp import logs, rotated
 from supervisord_mcp.credentials.masking import masker
-from supervisord_mcp.logs import MAX_LINE, TAIL_LENGTH, TAIL_LINES, ServerLog, StderrSink, TaggedLog, printable
+from supervisord_mcp.loglines import parse, printable
+from supervisord_mcp.logs import MAX_LINE, TAIL_LENGTH, TAIL_LINES, ServerLog, StderrSink, TaggedLog
+from supervisord_mcp.protocol.news import LogLine
 from tests.kit.probe import LeakGuard
 from tests.kit.required import as_root, need
 
@@ -33,7 +35,7 @@ def log(tmp_path: Path) -> Iterator[ServerLog]:
 @pytest.fixture
 def _attentive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every line looks whether the file is still there, and tries one that failed again."""
-    monkeypatch.setattr(logs, "_CHECK_EVERY", 0.0)
+    monkeypatch.setattr(rotated, "CHECK_EVERY", 0.0)
 
 
 def texts(lines: list[str]) -> list[str]:
@@ -59,11 +61,13 @@ def test_lines_have_a_time_and_a_speaker(log: ServerLog) -> None:
 
 def test_lines_of_one_of_several_instances_say_which(log: ServerLog) -> None:
     TaggedLog(log, "/src/a\x1b\nb").write("smcp", "STOPPED -> STARTING")
-    StderrSink(TaggedLog(log, "session-3")).feed(b"one\ntwo\n")
+    StderrSink(TaggedLog(log, session=3)).feed(b"one\ntwo\n")
+    TaggedLog(log, "/src/a b").write("message", "hello", session=4)
     assert written(log) == [
         "smcp[/src/a\ufffd\ufffdb] STOPPED -> STARTING",
         "stderr[session-3] one",
         "stderr[session-3] two",
+        "message[/src/a b session-4] hello",
     ]
 
 
@@ -180,15 +184,15 @@ def test_a_disk_without_room_costs_lines_and_leaves_no_half_of_one(log: ServerLo
 
 
 def test_a_failed_file_is_not_tried_at_every_line(log: ServerLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_CHECK_EVERY", 3600.0)
+    monkeypatch.setattr(rotated, "CHECK_EVERY", 3600.0)
     log.write("stderr", "kept")
     with largest_file(10):
         log.write("stderr", "lost")
-    for _ in range(5):
-        log.write("stderr", "lost, although there is room again")
+    for number in range(5):
+        log.write("stderr", f"lost, although there is room again: {number}")
     assert log.lost == 6
     assert written(log) == ["stderr kept"]
-    monkeypatch.setattr(logs, "_CHECK_EVERY", 0.0)
+    monkeypatch.setattr(rotated, "CHECK_EVERY", 0.0)
     log.write("stderr", "after")
     assert written(log)[-1] == "stderr after"
 
@@ -295,15 +299,111 @@ def test_a_missing_file_hides_no_older_one(log: ServerLog) -> None:
     assert texts(log.last(100))
 
 
-def test_followers_get_every_line_also_where_the_file_does_not(log: ServerLog) -> None:
-    told: list[str] = []
-    remove = log.follow(told.extend)
+def test_who_follows_gets_every_line_also_where_the_file_does_not(tmp_path: Path) -> None:
+    told: list[LogLine] = []
+    log = ServerLog(tmp_path / "one.log", max_size=1000, keep=3, tell=told.extend)
     log.write("stderr", "one\ntwo")
     with largest_file(10):
-        log.write("stderr", "three")
-    remove()
-    log.write("stderr", "four")
-    assert texts(told) == ["stderr one", "stderr two", "stderr three"]
+        log.write("smcp", "three", instance="/src", session=3)
+    log.close()
+    assert texts([line.line for line in told]) == ["stderr one", "stderr two", "smcp[/src session-3] three"]
+    assert [(one.server, one.source, one.instance, one.session, one.text) for one in told[1:]] == [
+        ("one", "stderr", "", 0, "two"),
+        ("one", "smcp", "/src", 3, "three"),
+    ]
+
+
+# What is not written line by line
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000_000.0
+        monkeypatch.setattr(logs, "_now", lambda: self.now)
+        monkeypatch.setattr(logs, "_clock", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_a_line_that_comes_again_is_counted_and_both_times_are_kept(log: ServerLog, clock: Clock) -> None:
+    log.write("stderr", "boom\nboom")
+    for _ in range(3):
+        clock.now += 1
+        log.write("stderr", "boom")
+    clock.now += 1
+    log.write("stderr", "other")
+    assert log.path.read_text().splitlines() == [
+        "1970-01-12T13:46:40.000Z stderr boom",
+        "1970-01-12T13:46:43.000Z smcp last line repeated 4 times since 1970-01-12T13:46:40.000Z",
+        "1970-01-12T13:46:44.000Z stderr other",
+    ]
+    found = list(parse(log.last(9), "one"))
+    assert [(one.time - 1_000_000, one.source, one.text, one.repeated) for one in found] == [
+        (0.0, "stderr", "boom", 0),
+        (3.0, "stderr", "boom", 4),
+        (4.0, "stderr", "other", 0),
+    ]
+    assert found[1].since == 1_000_000
+
+
+def test_a_line_that_comes_twice_is_written_twice_with_its_times(log: ServerLog, clock: Clock) -> None:
+    tagged = TaggedLog(log, "/src", 3)
+    tagged.write("stderr", "boom")
+    clock.now += 1
+    tagged.write("stderr", "boom")
+    clock.now += 1
+    log.write("stderr", "boom")
+    assert log.last(9) == [
+        "1970-01-12T13:46:40.000Z stderr[/src session-3] boom",
+        "1970-01-12T13:46:41.000Z stderr[/src session-3] boom",
+        "1970-01-12T13:46:42.000Z stderr boom",
+    ]
+
+
+def test_what_is_counted_is_written_when_somebody_looks_and_counted_on(log: ServerLog, clock: Clock) -> None:
+    for _ in range(3):
+        log.write("stderr", "boom")
+    assert len(written(log)) == 1
+    assert log.mark().size == log.path.stat().st_size > 100
+    assert log.mark().inode == log.path.stat().st_ino
+    for _ in range(3):
+        clock.now += 1
+        log.write("stderr", "boom")
+    assert texts(log.last(9))[-1] == "smcp last line repeated 3 times since 1970-01-12T13:46:41.000Z"
+    log.settle()
+    assert len(written(log)) == 3
+
+
+def test_of_a_server_that_writes_too_much_some_lines_are_left_out(log: ServerLog, clock: Clock) -> None:
+    log.limit(max_size=10 << 20, keep=3, rate=10)
+    for number in range(150):
+        log.write("stderr", f"line {number}")
+    log.write("smcp", "is always heard")
+    clock.now += 0.5
+    log.write("stderr", "there is too little room yet")
+    clock.now += 0.5
+    log.write("message", "there is room again")
+    assert written(log) == [f"stderr line {number}" for number in range(100)] + [
+        "smcp 50 lines are left out here: more than 10 a second (log.rate)",
+        "smcp is always heard",
+        "smcp 1 lines are left out here: more than 10 a second (log.rate)",
+        "message there is room again",
+    ]
+
+
+def test_another_rate_holds_at_once(log: ServerLog, clock: Clock) -> None:
+    log.limit(max_size=10 << 20, keep=3, rate=10)
+    for number in range(150):
+        log.write("stderr", f"line {number}")
+    log.limit(max_size=10 << 20, keep=3, rate=None)
+    for number in range(5000):
+        log.write("stderr", f"more {number}")
+    assert len(written(log)) == 100 + 1 + 5000
 
 
 # stderr

@@ -21,6 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 #: Distributions whose modules have another name, and the companions that always come with one.
 MODULES = {
     "ahocorasick_rs": "ahocorasick-rs",
+    "prometheus_client": "prometheus-client",
     "pydantic_core": "pydantic",
     "ruamel": "ruamel.yaml",
     "systemd": "systemd-python",

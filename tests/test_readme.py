@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from contrib.reference import BEGIN_HOSTS, END_HOSTS, with_reference
+from contrib.reference import BEGIN_EVENTS, BEGIN_HOSTS, END_EVENTS, END_HOSTS, with_reference
 from supervisord_mcp.cli.app import COMMANDS, GROUPS
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.reference import reference
 from supervisord_mcp.hosts.reference import reference as hosts_reference
+from supervisord_mcp.protocol.kinds import reference as events_reference
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,6 +28,12 @@ def blocks(language: str) -> list[str]:
 def test_the_reference_is_up_to_date() -> None:
     assert with_reference(README, reference()) == README, "run: python -m contrib.reference"
     assert with_reference(README, hosts_reference(), BEGIN_HOSTS, END_HOSTS) == README, (
+        "run: python -m contrib.reference"
+    )
+
+
+def test_the_table_of_events_is_up_to_date() -> None:
+    assert with_reference(README, events_reference(), BEGIN_EVENTS, END_EVENTS) == README, (
         "run: python -m contrib.reference"
     )
 

@@ -504,3 +504,20 @@ def test_a_greeting_is_never_too_long() -> None:
 
 def test_the_shim_is_a_plain_file() -> None:
     assert stat.S_ISREG(os.lstat(shim.__file__).st_mode)
+
+
+def test_a_directory_that_somebody_makes_just_now_is_no_blocked_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where ten hosts come at once to a machine without a daemon, one makes the directory while another looks."""
+    directory = tmp_path / "run"
+    look = os.lstat
+
+    def looks_too_early(path: str) -> os.stat_result:
+        try:
+            return look(path)
+        finally:
+            directory.mkdir(mode=0o700, exist_ok=True)
+
+    monkeypatch.setattr(os, "lstat", looks_too_early)
+    assert shim.connect(str(directory), os.getuid()) is None

@@ -44,7 +44,7 @@ class World:
         return self.names.get(session, "")
 
     def open(self, session: int = 1, identity: bytes = b"1", method: str = "tools/call", tool: bytes = b'"t"') -> None:
-        self.traffic.length = 40
+        self.traffic.heard = b"x" * 40
         self.traffic.opened(Opened(session, identity, method, tool), time.monotonic())
 
 
@@ -165,12 +165,20 @@ def test_calls_are_told_together() -> None:
 
 def test_messages_are_told_as_they_are() -> None:
     world = World()
-    world.observers.messages.add(world.messages.append)
+    world.observers.messages["s"].add(world.messages.append)
     world.traffic.line(1, b'{"a":1}', "from-host")
     world.traffic.line(0, b'{"a":1}\n', "to-server")
     world.traffic.line(0, Oversized(b"head", b"tail", 1 << 30), "from-server")
-    assert [(one.session, one.direction, one.line) for one in world.messages] == [
-        (1, "from-host", b'{"a":1}'),
-        (0, "to-server", b'{"a":1}'),
-        (0, "from-server", b"head"),
+    assert [(one.session, one.host, one.direction, one.line, one.size) for one in world.messages] == [
+        (1, "editor", "from-host", b'{"a":1}', 7),
+        (0, "", "to-server", b'{"a":1}', 7),
+        (0, "", "from-server", b"head", 1 << 30),
     ]
+
+
+def test_what_waits_is_known_with_its_id() -> None:
+    world = World()
+    world.open(identity=b'"x"')
+    [(session, identity, command, since)] = world.traffic.waiting
+    assert (session, identity, command.method) == (1, b'"x"', "tools/call")
+    assert since <= time.monotonic()

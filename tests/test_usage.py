@@ -91,12 +91,31 @@ async def test_counts_go_on_with_the_next_daemon(tmp_path: Path) -> None:
         guest = await one.greeted("s")
         await guest.call("echo")
         one.usage.close()
-        next_one = UsageDesk(one.supervisor, one.observers, one.paths.counts_file)
+        files = one.paths.counts_file, one.paths.history_file
+        next_one = UsageDesk(one.supervisor, one.observers, *files)
         await guest.call("echo")
         result = await next_one.report(control.Usage())
         assert result.servers[0].total.calls == 2
         next_one.configure(one.configured({"t": {}}))
         assert "s" not in next_one.counts.tallies
+
+
+@bounded(LIMIT)
+async def test_what_was_used_is_known_to_the_next_daemon(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        guest = await one.greeted("s")
+        await guest.call("echo")
+        before = await told(one, since=time.time() - 60)
+        one.usage.close()
+        next_one = UsageDesk(one.supervisor, one.observers, one.paths.counts_file, one.paths.history_file)
+        result = await next_one.report(control.Usage(since=time.time() - 60))
+        [kept] = result.servers[0].history
+        assert kept.memory == before.history[0].memory > 1 << 20
+        assert kept.starts == 1
+        one.instance("s").restart()
+        await guest.call("echo")
+        again = await next_one.report(control.Usage(fresh=True, since=time.time() - 60))
+        assert sum(point.starts for point in again.servers[0].history) == 2, "restarts are marked"
 
 
 @bounded(LIMIT)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from contrib.bench import calls, costs, masking, starts
+from contrib.bench import calls, containers, costs, masking, starts
 from contrib.bench.figures import Figure, machine, table
 from contrib.bench.place import BenchError, Place
 from contrib.bench.plan import FULL, QUICK, Plan
@@ -34,6 +34,7 @@ MEASURES: Mapping[str, Callable[[Place, Plan], Iterator[Figure]]] = {
     "daemon-afterwards": costs.daemon_afterwards,
     "messages-masking": masking.messages_with_secrets,
     "stderr-masking": masking.stderr_with_secrets,
+    "containers": containers.containers,
 }
 
 

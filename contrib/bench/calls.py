@@ -32,8 +32,8 @@ def added_time(place: Place, plan: Plan) -> Iterator[Figure]:
         for _ in range(plan.rounds):
             for kind, host in zip(_KINDS, hosts, strict=True):
                 taken = sorted(host.do("calls", count=plan.calls)["nanoseconds"])
-                middles[kind].append(_percentile(taken, 50) / 1e6)
-                tails[kind].append(_percentile(taken, 99) / 1e6)
+                middles[kind].append(percentile(taken, 50) / 1e6)
+                tails[kind].append(percentile(taken, 99) / 1e6)
     for name, values in (("p50", middles), ("p99", tails)):
         direct = Sample.of(values[_KINDS[0]])
         for kind in _KINDS[1:]:
@@ -75,6 +75,6 @@ def _three(place: Place) -> list[Host]:
     return [Host(TINY, environ), Host(place.shim(BARE), environ), Host(place.shim(BOXED), environ)]
 
 
-def _percentile(values: Sequence[int], percent: int) -> float:
+def percentile(values: Sequence[int], percent: int) -> float:
     """Given sorted values, return the one that so many percent of them do not exceed."""
     return float(values[max(0, len(values) * percent // 100 - 1)])

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import linear_regression
 
+from contrib.bench.calls import percentile
 from contrib.bench.figures import Sample, grid, machine, number
 from contrib.bench.hosts import Host
 from contrib.bench.place import BARE, BenchError, Place
@@ -119,7 +120,7 @@ def _points(place: Place, counts: Sequence[int], add: Callable[[], object], plan
                 used = place.processor_time()
                 times = sorted(host.do("calls", count=plan.calls)["nanoseconds"])
                 spent.append((place.processor_time() - used) / plan.calls * 1e6)
-                taken.append(times[len(times) // 2] / 1e6)
+                taken.append(percentile(times, 50) / 1e6)
             yield Point(count, place.daemon.memory_full_info().uss / _MIB, Sample.of(spent), Sample.of(taken))
 
 

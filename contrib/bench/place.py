@@ -46,16 +46,20 @@ class Place:
     """The SMCP_HOME of the benchmark and the daemon in it. ``runtime`` is what the servers but `BARE` run in.
 
     ``root`` is the checkout whose daemon and shim are measured, ``secrets`` how many of them its servers are given,
-    ``settings`` what its configuration says besides, and ``copies`` how many servers there are that make it many.
+    ``settings`` what its configuration says besides, ``entry`` what the entry of each server does, and ``copies`` how
+    many servers there are that make it many.
     """
 
     #: What Python runs as the program.
     program: ClassVar[Sequence[str]] = ("-m", "supervisord_mcp")
 
-    def __init__(self, root: Path = ROOT, secrets: int = 0, settings: str = "", copies: int = len(COPIES)) -> None:
+    def __init__(
+        self, root: Path = ROOT, secrets: int = 0, settings: str = "", entry: str = "", copies: int = len(COPIES)
+    ) -> None:
         self._root = root
         self._secrets = secrets
         self._settings = settings
+        self._entry = entry
         self.copies = tuple(f"tiny-{number}" for number in range(copies))
         self.lacks = tuple(lack.cause for lack in BwrapRuntime().check())
         self.runtime = "bare" if self.lacks else "bwrap"
@@ -157,6 +161,7 @@ class Place:
                 f'runtime = "{runtime}"',
                 f"mounts = [{{ path = {json.dumps(str(Path(TINY[-1]).parent))} }}]",
                 "budget = { restarts = 1000, within = 60 }",
+                self._entry,
             ]
             if name == RULED and runtime != "bare":
                 lines.append('network = { allow = ["one.example:443", "*.two.example:443"] }')

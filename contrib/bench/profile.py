@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from contrib.bench import profiled, relay
+from contrib.bench.calls import percentile
 from contrib.bench.figures import Figure, Sample, grid, machine, number, table
 from contrib.bench.hosts import Host
 from contrib.bench.place import BARE, ROOT, STEP, TINY, BenchError, Place
@@ -145,7 +146,7 @@ def floor(plan: Plan) -> Iterator[Figure]:
         for turn in range(plan.rounds):
             for name in (*hosts,) if turn % 2 else reversed(hosts):  # nobody is always the first
                 times = sorted(hosts[name].do("calls", count=plan.calls)["nanoseconds"])
-                taken[name].append(times[len(times) // 2] / 1e6)
+                taken[name].append(percentile(times, 50) / 1e6)
     direct, *others = ((name, Sample.of(values)) for name, values in taken.items())
     for name, sample in others:
         yield Figure(f"added to a call by {name}, p50", "ms", sample.less(direct[1]), None, direct[1], sample)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from contrib.bench.figures import Bar, Figure, Sample, machine, table
 from contrib.bench.hosts import Host, crowd
@@ -34,7 +35,7 @@ def main(words: Sequence[str] | None = None) -> int:
     plan = QUICK if parser.parse_args(words).quick else FULL
     before = machine()
     try:
-        figures = [*hot_path(plan), *idle(plan), *looks(plan)]
+        figures = [*hot_path(plan), *kept_messages(plan), *idle(plan), *looks(plan)]
     except BenchError as error:
         sys.stderr.write(f"the benchmark ends here: {error}\n")
         return 1
@@ -46,6 +47,16 @@ def main(words: Sequence[str] | None = None) -> int:
 def hot_path(plan: Plan) -> Iterator[Figure]:
     """Yield how long a call takes and how many there are in a second, with everything measured and with nothing."""
     yield from over_daemons(lambda: [Place(settings=text) for text in (OFF, "")], in_turns(plan), (_HOT, _MANY, _HOT))
+
+
+def kept_messages(plan: Plan) -> Iterator[Figure]:
+    """Yield the same for a server whose last messages are kept, and for one without: nobody has to keep them."""
+
+    def made() -> list[Place]:
+        return [Place(entry=text) for text in ("", "kept_messages = 1000")]
+
+    for figure in over_daemons(made, in_turns(plan), (None, None, None)):
+        yield replace(figure, what=f"messages kept: {figure.what}")
 
 
 def idle(plan: Plan) -> Iterator[Figure]:

@@ -7,24 +7,28 @@ at all; it stays as it is where it was changed meanwhile.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+import shlex
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from supervisord_mcp.adoption.importing import Plan, Server, handed_on
-from supervisord_mcp.adoption.records import Record, Records, Replaced, backup_names, now
+from supervisord_mcp.adoption.needs import WHOLE_PROJECT
+from supervisord_mcp.adoption.records import Keys, Record, Records, Replaced, backup_names, now
 from supervisord_mcp.adoption.shims import shim_command, shim_environment
 from supervisord_mcp.config import edit
 from supervisord_mcp.config.load import load
 from supervisord_mcp.config.paths import Paths, create_directory
+from supervisord_mcp.config.source import written
 from supervisord_mcp.config.trust import Trust
 from supervisord_mcp.config.variables import escape
-from supervisord_mcp.errors import SmcpError
+from supervisord_mcp.errors import HostFileError, SmcpError
+from supervisord_mcp.hosts.base import Dialect
 from supervisord_mcp.hosts.edits import Replacement
 from supervisord_mcp.hosts.entry import HostEntry, Scope
-from supervisord_mcp.hosts.files import Change, Reading, change, read, write
+from supervisord_mcp.hosts.files import Change, FileChangedError, Reading, change, read, read_content, write
 
 
 class Stored(NamedTuple):
@@ -34,6 +38,8 @@ class Stored(NamedTuple):
     new: bool
 
 
+#: A file that changes under our hands more often than this is not being used by a person.
+ATTEMPTS = 5
 #: Given a name and a value, stores the secret. Raises `SmcpError`.
 Store = Callable[[str, str], Stored]
 #: Given what an entry of ours named a secret by, removes it. Raises `SmcpError`.
@@ -73,10 +79,14 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One file as it would become. Without a ``change`` there is nothing to do, or ``trouble`` says why not."""
+    """One file as it would become, and the servers that its entries name then, by their paths, some of them ``again``.
+
+    Without a ``change`` there is nothing to do, or ``trouble`` says why not.
+    """
 
     reading: Reading
-    servers: Mapping[tuple[str | int, ...], Server]
+    servers: Mapping[Keys, str]
+    again: Collection[Keys] = ()
     change: Change | None = None
     trouble: SmcpError | None = None
 
@@ -161,36 +171,84 @@ def drafts(readings: Iterable[Reading], plan: Plan, environ: Mapping[str, str]) 
     """Return the files that a plan would change, as they would become."""
     found = []
     for reading in readings:
-        servers = {entry.path: server for entry in reading.entries if (server := plan.server_of(entry)) is not None}
-        if not servers:
-            continue
-        replacements = {
-            entry.path: Replacement(
-                shim_command(servers[entry.path].name, _project(entry)), shim_environment(environ), handed_on(entry)
-            )
-            for entry in reading.entries
-            if entry.path in servers
-        }
+        servers: dict[Keys, str] = {}
+        replacements: dict[Keys, Replacement] = {}
+        again: set[Keys] = set()
         try:
-            found.append(Draft(reading, servers, change(reading, replacements)))
+            for entry in reading.entries:
+                if server := plan.server_of(entry):
+                    servers[entry.path] = server.name
+                    command = shim_command(server.name, _project(entry, reading.file.dialect))
+                    replacements[entry.path] = Replacement(command, shim_environment(environ), handed_on(entry))
+                elif ours := plan.again_of(entry):
+                    servers[entry.path] = ours.server
+                    again.add(entry.path)
+                    project = reading.file.dialect.project if ours.project == WHOLE_PROJECT else ours.project
+                    command = shim_command(ours.server, project)
+                    replacements[entry.path] = Replacement(command, shim_environment(environ), entry.env, alone=True)
+            if servers:
+                found.append(Draft(reading, servers, again, _changed(reading, replacements)))
         except SmcpError as error:
-            found.append(Draft(reading, servers, trouble=error))
+            found.append(Draft(reading, servers, again, trouble=error))
     return found
 
 
-def _project(entry: HostEntry) -> Path | None:
-    return entry.project if entry.scope is not Scope.USER else None
+def only_in(plan: Plan, files: Container[tuple[str, Path]]) -> frozenset[str]:
+    """Return the servers of a plan that only entries of these files, each of a host, would name."""
+    return frozenset(
+        server.name for server in plan.servers if all((entry.host, entry.file) in files for entry in server.sources)
+    )
+
+
+def _changed(reading: Reading, replacements: Mapping[Keys, Replacement]) -> Change:
+    """Return how a file changes. Raise `HostFileError` where its host would not start what stands there then."""
+    made = change(reading, replacements)
+    project = reading.file.dialect.project
+    for entry in read_content(reading.file, made.after).entries:
+        if (new := replacements.get(entry.path)) is None:
+            continue
+        wanted = tuple(WHOLE_PROJECT if project and word == project else escape(word) for word in new.argv)
+        if entry.argv != wanted or any(one.variable is None for one in entry.unresolved):
+            raise HostFileError(
+                f"{written(entry.path)}: the host would put something else for a part of {shlex.join(new.argv)}",
+                remedy="install smcp, and keep the project, in a directory whose path has no variables of this host",
+            )
+    return made
+
+
+def _project(entry: HostEntry, dialect: Dialect) -> Path | str | None:
+    """Return what an entry shall name as the project of its sessions; None where the shim finds it itself."""
+    if entry.scope is not Scope.USER:
+        return entry.project
+    return dialect.project or None if entry.names_project else None
 
 
 def adopt_file(reading: Reading, plan: Plan, world: World, done: Collection[Path] = ()) -> bool:
     """Write one file, keeping how it was; return whether it changed. Raise `SmcpError` where it stays as it is.
 
-    ``done`` are files that this adoption changed before: two hosts may read the same one.
+    What a host that runs saves meanwhile stays, unless it is about the entries that are replaced. ``done`` are files
+    that this adoption changed before: two hosts may read the same one.
     """
-    fresh = read(reading.file)
-    if fresh.content != reading.content and reading.file.path not in done:
-        raise SmcpError("another program changed it meanwhile", remedy="close the host, or try again")
-    draft = next(iter(drafts([fresh], plan, world.environ)), None)
+    for _ in range(ATTEMPTS):
+        fresh = read(reading.file)
+        if reading.file.path not in done and not _means_the_same(reading, fresh, plan):
+            break
+        with suppress(FileChangedError):
+            return _adopt(fresh, plan, world)
+    raise SmcpError("another program changed it meanwhile", remedy="close the host, or try again")
+
+
+def _means_the_same(shown: Reading, fresh: Reading, plan: Plan) -> bool:
+    """Return whether the entries of a plan are as they were shown. What a project file says is trusted as a whole."""
+    if shown.file.scope is Scope.PROJECT:
+        return shown.content == fresh.content
+    now = {entry.path: replace(entry, line=0) for entry in fresh.entries}
+    planned = (entry for entry in shown.entries if plan.server_of(entry) or plan.again_of(entry))
+    return all(now.get(entry.path) == replace(entry, line=0) for entry in planned)
+
+
+def _adopt(reading: Reading, plan: Plan, world: World) -> bool:
+    draft = next(iter(drafts([reading], plan, world.environ)), None)
     if draft is None:
         return False
     if draft.change is None:
@@ -198,7 +256,7 @@ def adopt_file(reading: Reading, plan: Plan, world: World, done: Collection[Path
     if draft.change.before == draft.change.after:
         return False
     records, file = Records.of(world.paths), draft.reading.file
-    backup, written = backup_names(records.directory, file.host.key, file.path)
+    backup, after_name = backup_names(records.directory, file.host.key, file.path)
     record = Record(
         host=file.host.key,
         file=str(file.path),
@@ -206,8 +264,8 @@ def adopt_file(reading: Reading, plan: Plan, world: World, done: Collection[Path
         project=None if file.project is None else str(file.project),
         since=now(),
         backup=backup,
-        written=written,
-        replaced=tuple(Replaced(path, server.name) for path, server in draft.servers.items()),
+        written=after_name,
+        replaced=tuple(Replaced(path, server, path in draft.again) for path, server in draft.servers.items()),
         left=tuple(entry.path for entry in draft.reading.entries if entry.path not in draft.servers),
     )
     records.note_adopted(record, draft.change.before, draft.change.after)

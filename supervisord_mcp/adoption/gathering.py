@@ -105,4 +105,9 @@ def drifted(person: Person, records: Sequence[Record]) -> list[Drift]:
             continue
         if is_there(record.path):
             readings[record.path] = read(file)
-    return drift(records, readings)
+    try:
+        servers = load(person.paths).config.servers
+    except SmcpError:
+        # What is wrong with the configuration is told elsewhere.
+        return drift(records, readings)
+    return drift(records, readings, servers)

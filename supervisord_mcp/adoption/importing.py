@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from supervisord_mcp.adoption.dotenv import read_variables
-from supervisord_mcp.adoption.needs import Needs, Place, Wanted, lacking, needs
-from supervisord_mcp.adoption.shims import through
+from supervisord_mcp.adoption.needs import WHOLE_PROJECT, Needs, Place, Wanted, lacking, needs
+from supervisord_mcp.adoption.shims import gone_program, through
 from supervisord_mcp.adoption.specs import fingerprint
 from supervisord_mcp.adoption.tokens import has_token, secret_words, secrets_in
 from supervisord_mcp.config.fields import SERVER_NAME, VARIABLE_NAME
@@ -68,11 +68,22 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """An entry that reaches ``server`` by a program of smcp that is ``gone``: an environment that was made anew."""
+
+    entry: HostEntry
+    server: str
+    project: str | None
+    gone: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be imported, and what is left alone."""
+    """What would be imported, what would be written again, and what is left alone."""
 
     servers: tuple[Server, ...] = ()
     left: tuple[Left, ...] = ()
+    again: tuple[Again, ...] = ()
 
     def without(self, names: Container[str]) -> Plan:
         """Return the plan without some servers."""
@@ -80,8 +91,15 @@ class Plan:
 
     def server_of(self, entry: HostEntry) -> Server | None:
         """Return the server that an entry becomes, or None if it is left alone."""
-        wanted = (entry.host, entry.file, entry.path)
-        return next((one for one in self.servers if any((s.host, s.file, s.path) == wanted for s in one.sources)), None)
+        return next((one for one in self.servers if any(_same(entry, source) for source in one.sources)), None)
+
+    def again_of(self, entry: HostEntry) -> Again | None:
+        """Return how an entry is written again, or None if it is not."""
+        return next((one for one in self.again if _same(entry, one.entry)), None)
+
+
+def _same(one: HostEntry, other: HostEntry) -> bool:
+    return (one.host, one.file, one.path) == (other.host, other.file, other.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +142,14 @@ def plan(entries: Iterable[HostEntry], known: Known, rules: Rules) -> Plan:
     """Given entries in the order of their hosts and what is there already, return what would be imported."""
     groups: dict[str, list[HostEntry]] = {}
     left: list[Left] = []
+    again: list[Again] = []
     for written in entries:
+        if found := _through(written, known, rules):
+            if isinstance(found, Again):
+                again.append(found)
+            else:
+                left.append(found)
+            continue
         entry, problem = _with_file(written, rules)
         if reason := problem or _left(entry, rules):
             left.append(reason)
@@ -148,7 +173,25 @@ def plan(entries: Iterable[HostEntry], known: Known, rules: Rules) -> Plan:
             told = f"{absent}: it does not start before that is there, so smcp adopt leaves it with its host"
             server = replace(server, remarks=(told, *server.remarks), lacking=absent)
         servers.append(replace(server, sources=tuple(group), fingerprint=print_, there=there is not None))
-    return Plan(tuple(servers), tuple(left))
+    return Plan(tuple(servers), tuple(left), tuple(again))
+
+
+def _through(entry: HostEntry, known: Known, rules: Rules) -> Again | Left | None:
+    """Return what becomes of an entry that runs through smcp; None for others."""
+    found = through(entry.words)
+    if found is None:
+        return None
+    gone = gone_program(entry.words)
+    if not gone:
+        return Left(entry, Why.THROUGH, ())
+    if untrusted := _untrusted(entry, rules):
+        return untrusted
+    told = f"it starts {gone}, which is not there any more"
+    if found.server not in known.commands:
+        return Left(entry, Why.THROUGH, (f"{told}, and smcp has no server '{found.server}'",))
+    if found.project is not None and "${" in found.project.replace(WHOLE_PROJECT, ""):
+        return Left(entry, Why.THROUGH, (f"{told}, and only the host knows the project {found.project}",))
+    return Again(entry, found.server, found.project, told)
 
 
 def _with_file(entry: HostEntry, rules: Rules) -> tuple[HostEntry, Left | None]:
@@ -173,20 +216,18 @@ def _with_file(entry: HostEntry, rules: Rules) -> tuple[HostEntry, Left | None]:
 def _left(entry: HostEntry, rules: Rules) -> Left | None:
     if entry.url is not None and not entry.stdio:
         return Left(entry, Why.URL, ("it is reached by its address",))
-    if entry.stdio and through(_literal_words(entry)):
-        return Left(entry, Why.THROUGH, ())
-    if told := tuple(f"{one.field}: {one.written}: {one.why}" for one in entry.unresolved if not one.variable):
+    if told := tuple(one.told for one in entry.unresolved if not one.variable):
         return Left(entry, Why.UNRESOLVED, told)
     if told := tuple(f"args[{n - 1}]: {_READABLE}" for n, word in enumerate(entry.argv) if n and has_token(word)):
         return Left(entry, Why.EXPOSED, told)
-    if entry.scope is Scope.PROJECT and entry.file not in rules.trusted:
-        told = (f"anybody who can change the project can change it: look at it, then smcp trust {entry.file}",)
-        return Left(entry, Why.UNTRUSTED, told)
-    return None
+    return _untrusted(entry, rules)
 
 
-def _literal_words(entry: HostEntry) -> tuple[str, ...]:
-    return tuple(word if (plain := literal(word)) is None else plain for word in entry.argv)
+def _untrusted(entry: HostEntry, rules: Rules) -> Left | None:
+    if entry.scope is not Scope.PROJECT or entry.file in rules.trusted:
+        return None
+    told = f"anybody who can change the project can change it: look at it, then smcp trust {entry.file}"
+    return Left(entry, Why.UNTRUSTED, (told,))
 
 
 def _needs(entry: HostEntry, rules: Rules) -> Needs:
@@ -240,15 +281,16 @@ def _server(name: str, best: HostEntry, asked: Needs, place: Place) -> Server:
     table: dict[str, Any] = {"command": [*best.argv, *asked.words], "env": env, "cwd": best.cwd, **settings}
     if best.scope is Scope.PROJECT:
         table["project_file"] = str(best.file)
-        if settings.get("profile") != "browser":  # whose sessions share nothing anyway
-            table["scope"] = "project"
+    # The sessions of a browser share nothing anyway.
+    if (best.scope is Scope.PROJECT or best.names_project) and settings.get("profile") != "browser":
+        table["scope"] = "project"
     table = {key: value for key, value in table.items() if value not in ({}, None)}
     return Server(name, table, secrets, remarks=(*asked.remarks, *_remarks(best, place)), directories=asked.directories)
 
 
 def _remarks(entry: HostEntry, place: Place) -> Iterator[str]:
     """Yield what a person should know of an entry before it is imported."""
-    for number in secret_words(_literal_words(entry)):
+    for number in secret_words(entry.words):
         if number:
             yield f"args[{number - 1}]: {_READABLE}"
     for one in entry.unresolved:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from supervisord_mcp.adoption.knowledge import ENGINES, PACKAGES, PORTS, PROGRAMS, RUNNERS, Known
 from supervisord_mcp.config.lint import risk_of
 from supervisord_mcp.config.models import Mount
+from supervisord_mcp.config.openings import openings
 from supervisord_mcp.config.variables import PROJECT, Expansion, Variables, expand, names
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.packages.requests import npm_name, python_name, recognise
@@ -39,7 +40,7 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "host.docker.intern
 #: Networks without rules: with them no name leads to a stand-in, and nobody else refuses an address.
 _RULELESS = ("none", "loopback", "host")
 #: What a project gives to a server that runs in it.
-_WHOLE_PROJECT = "${project}"
+WHOLE_PROJECT = "${project}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,9 @@ def needs(wanted: Wanted, place: Place, network: str | None = None) -> Needs:
     """Given what an entry runs and where it is from, return what to give it; ``network`` is what a person chose."""
     program = PurePosixPath(wanted.argv[0]).name
     if program in ENGINES:
+        if opened := next(openings(wanted.argv), None):
+            meant = f'permit = ["{opened.permit}"]'
+            return Needs(obstacle=f"{opened.option}: {opened.reason}; if it is meant, add it by hand with {meant}")
         remark = f"{program} itself runs with all your rights, as it did; what it starts is in a container"
         return Needs({"runtime": "bare"}, (remark,))
     known = _known(wanted.argv)
@@ -199,7 +203,7 @@ def _mounts(wanted: Wanted, known: Known | None, place: Place) -> dict[str, Acce
     if wanted.cwd is not None:
         _add(found, wanted.cwd, "rw", place, ())
     if wanted.inside and _works_inside(wanted, known, place):
-        found.setdefault(_WHOLE_PROJECT, "rw")
+        found.setdefault(WHOLE_PROJECT, "rw")
     if known is not None:
         found |= dict(known.shown)
     return _without_covered(found, place)
@@ -249,13 +253,13 @@ def _add(found: dict[str, Access], text: str, access: Access, place: Place, show
     path = place.expand(text)
     if path is None:
         if PROJECT in names(text):
-            found[_WHOLE_PROJECT] = "rw"
+            found[WHOLE_PROJECT] = "rw"
         return
     path = os.path.normpath(path) if path.startswith("/") else path
     if not path.startswith("/") or _is_inside(path, ("/usr", "/bin", "/lib", "/lib64", "/proc", "/sys", "/dev")):
         return
     if place.project is not None and PROJECT in names(text) and _is_inside(path, (place.project,)):
-        found[_WHOLE_PROJECT] = "rw"
+        found[WHOLE_PROJECT] = "rw"
         return
     if os.path.isdir(path):
         _refuse_broad(path, place)

@@ -26,10 +26,11 @@ Keys = tuple[str | int, ...]
 
 
 class Replaced(msgspec.Struct, frozen=True):
-    """One entry that names a server of ours since then."""
+    """One entry that names a server of ours since then; ``again`` if it did before, by a program that was gone."""
 
     path: Keys
     server: str
+    again: bool = False
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +127,11 @@ class Records:
                 self._remove(*((record.backup,) if backups else ()), record.written)
             self._sweep(self._read())
 
+    def sweep(self) -> None:
+        """Remove what a command left that was killed: backups, with the secrets in them, that no record names."""
+        with locked(self.lock):
+            self._sweep(self._read())
+
     def before(self, record: Record) -> bytes:
         """Return how a file was before it was adopted."""
         return self._content(record.backup)
@@ -176,13 +182,20 @@ class Records:
             ) from error
 
     def _write(self, kept: _Kept) -> None:
-        self._put(self._file, msgspec.json.format(msgspec.json.encode(kept), indent=1))
+        try:
+            content = msgspec.json.format(msgspec.json.encode(kept), indent=1)
+        except UnicodeEncodeError:
+            raise SmcpError(
+                "cannot keep how a file was whose path is not UTF-8; nothing was changed",
+                remedy="change the entry by hand: its command becomes smcp connect NAME",
+            ) from None
+        self._put(self._file, content)
 
     def _put(self, file: Path, content: bytes) -> None:
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(file, content)
-        except (OSError, UnicodeEncodeError) as error:
+        except OSError as error:
             raise SmcpError(
                 f"cannot keep how the files of hosts were: {file}: {error}; nothing was changed",
                 remedy="check its permissions and the disk",

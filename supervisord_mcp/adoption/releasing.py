@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from supervisord_mcp.adoption.adopting import World, keep_trust
+from supervisord_mcp.adoption.adopting import ATTEMPTS, World, keep_trust
 from supervisord_mcp.adoption.records import Record, Records
 from supervisord_mcp.adoption.survey import way
 from supervisord_mcp.config.files import read_file
@@ -16,7 +17,7 @@ from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.hosts.base import HostFile, Surroundings
 from supervisord_mcp.hosts.catalogue import HOSTS, find_hosts
 from supervisord_mcp.hosts.entry import HostEntry
-from supervisord_mcp.hosts.files import Change, is_there, write
+from supervisord_mcp.hosts.files import Change, FileChangedError, is_there, write
 from supervisord_mcp.hosts.undo import Identity, Undo, undo
 
 
@@ -64,7 +65,8 @@ def _release(records: Records, where: Surroundings, stack: tuple[Record, ...]) -
             done = Undo(file.dialect, records.before(record), records.after(record), paths)
             content = undo(done.without(later), content)
             # One that came back in other words and was adopted again is what it was then, not what it was before.
-            later |= done.identities
+            came_back = tuple(replaced.path for replaced in record.replaced if not replaced.again)
+            later |= replace(done, paths=came_back).identities
         paths = tuple(replaced.path for record in stack for replaced in record.replaced)
         exact = content == records.before(stack[0])
     except SmcpError as error:
@@ -84,8 +86,20 @@ def host_file(record: Record, where: Surroundings) -> HostFile:
     return next((file for file in found if file.path == record.path), other)
 
 
-def release_file(release: Release, world: World) -> None:
-    """Give one file back and forget its records. Raise `SmcpError` where it stays as it is."""
+def release_file(release: Release, world: World, where: Surroundings) -> None:
+    """Give one file back and forget its records. Raise `SmcpError` where it stays as it is.
+
+    What a host that runs saves meanwhile stays, as it does where it was saved before.
+    """
+    for _ in range(ATTEMPTS):
+        with suppress(FileChangedError):
+            _give_back(release, world)
+            return
+        release = _release(Records.of(world.paths), where, release.records)
+    raise SmcpError("another program changes it all the time", remedy="close the host, or try again")
+
+
+def _give_back(release: Release, world: World) -> None:
     records = Records.of(world.paths)
     if release.gone:
         records.forget(release.records, backups=False)

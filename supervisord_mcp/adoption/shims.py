@@ -17,13 +17,17 @@ _PLACES = ("SMCP_HOME",)
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """An entry that runs through smcp: the server that it names, or "" where it wraps a command."""
+    """An entry that runs through smcp: the server that it names, or "" where it wraps a command; its ``--project``."""
 
     server: str
+    project: str | None = None
 
 
-def shim_command(server: str, project: Path | None) -> tuple[str, ...]:
-    """Return the command of a host for a server: absolute, so that it works in the empty PATH of a desktop."""
+def shim_command(server: str, project: Path | str | None) -> tuple[str, ...]:
+    """Return the command of a host for a server: absolute, so that it works in the empty PATH of a desktop.
+
+    ``project`` is the project of its sessions, or what the host replaces by the one that it has open.
+    """
     if not os.path.isabs(sys.executable):
         raise SmcpError("the Python that runs smcp has no absolute path", remedy="start smcp by its full path")
     # -I and -S: nothing that a host's environment or directory says decides what is loaded.
@@ -42,23 +46,32 @@ def through(argv: Sequence[str]) -> Through | None:
         path = PurePosixPath(word.replace("\\", "/"))
         rest = argv[number + 1 :]
         if path.name == "shim.py" and path.parent.name == "supervisord_mcp":
-            return Through(_name(rest))
+            return _through(rest)
         if path.name in ("smcp", "smcp.exe") or (word == "supervisord_mcp" and argv[number - 1] == "-m"):
             match rest:
                 case ["connect", *words]:
-                    return Through(_name(words))
+                    return _through(words)
                 case ["wrap", *_]:
                     return Through("")
     return None
 
 
-def _name(words: Sequence[str]) -> str:
-    """Return the first word that is neither an option nor the value of one."""
-    queue = list(words)
+def gone_program(argv: Sequence[str]) -> str:
+    """Given the words of an entry that runs through smcp, return which program of it is not there any more, else ""."""
+    shims = [word for word in argv[1:] if PurePosixPath(word).parts[-2:] == ("supervisord_mcp", "shim.py")]
+    programs = (word for word in (argv[0], *shims) if word.startswith("/"))
+    return next((word for word in programs if not os.path.exists(word)), "")
+
+
+def _through(words: Sequence[str]) -> Through:
+    """Return the first word that is neither an option nor the value of one, and the value of ``--project``."""
+    queue, server, project = list(words), "", None
     while queue:
         word = queue.pop(0)
         if word == "--project":
-            queue = queue[1:]
+            project = queue.pop(0) if queue else None
+        elif word.startswith("--project="):
+            project = word.partition("=")[2]
         elif not word.startswith("-"):
-            return word
-    return ""
+            server = server or word
+    return Through(server, project)

@@ -17,6 +17,9 @@ from supervisord_mcp.hosts.entry import HostEntry, Scope
 from supervisord_mcp.packages.requests import recognise
 from supervisord_mcp.runtimes.search import find_command, search_path
 
+#: Stands before what is not known here, which is compared as it is written; no value begins with a NUL.
+_UNKNOWN = "\0"
+
 
 def fingerprint(entry: HostEntry, place: Place) -> str:
     """Return what stands for what an entry starts: equal where it is the same, wherever it is written.
@@ -53,15 +56,17 @@ def _is_bound(entry: HostEntry) -> bool:
 
 
 def _expanded(text: str, place: Place) -> str:
-    # What is not known here is compared as it is written; no value begins with a NUL.
     expanded = place.expand(text)
-    return f"\0{text}" if expanded is None else expanded
+    return f"{_UNKNOWN}{text}" if expanded is None else expanded
 
 
 def _command(argv: Sequence[str], place: Place) -> list[object]:
     request = recognise(argv)
     if request is not None:
         return [request.kind, list(request.requirements), request.command, list(request.args), request.python]
+    if argv[0].startswith(_UNKNOWN):
+        # Nobody knows yet where it is.
+        return list(argv)
     try:
         program = find_command(argv[0], search_path((), place.environ, place.home), place.environ, place.home)
     except LaunchError:

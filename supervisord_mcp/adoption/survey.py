@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from supervisord_mcp.adoption.importing import Rules
 from supervisord_mcp.adoption.records import Record
-from supervisord_mcp.adoption.shims import through
+from supervisord_mcp.adoption.shims import gone_program, through
 from supervisord_mcp.adoption.specs import fingerprint
 from supervisord_mcp.adoption.tokens import has_token, secret_words, secrets_in
 from supervisord_mcp.config.source import KeyPath, written
 from supervisord_mcp.hosts.entry import HostEntry, literal
-from supervisord_mcp.hosts.files import Reading
+from supervisord_mcp.hosts.files import Change as FileChange
+from supervisord_mcp.hosts.files import Reading, preview, read_content
 
 
 class Way(StrEnum):
@@ -32,6 +33,7 @@ class Change(StrEnum):
     DIRECT = "runs beside smcp again"
     EDITED = "was changed"
     BROKEN = "names a smcp that is not there any more"
+    UNKNOWN = "names a server that smcp does not have any more"
     NEW = "is new and runs beside smcp"
     GONE = "is gone"
     UNREADABLE = "cannot be read"
@@ -46,6 +48,7 @@ class Drift:
     name: str
     change: Change
     server: str = ""
+    project: str | None = None
 
     @property
     def text(self) -> str:
@@ -56,11 +59,12 @@ class Drift:
     def remedy(self) -> str:
         """What to do about it; empty where that may well be meant."""
         match self.change:
-            case Change.DIRECT | Change.NEW:
-                return f"smcp adopt {self.host}"
-            case Change.BROKEN:
-                # What runs through smcp is not adopted again.
-                return f"smcp release {self.host} && smcp adopt {self.host}"
+            case Change.DIRECT | Change.NEW | Change.BROKEN:
+                # Of files of projects only those of one project are looked at.
+                where = "" if self.project is None else f" --project {shlex.quote(self.project)}"
+                return f"smcp adopt {self.host}{where}"
+            case Change.UNKNOWN:
+                return f"smcp release {self.host}, or bring '{self.server}' back: smcp add"
             case Change.UNREADABLE:
                 return "correct it in the host, or with an editor"
             case Change.EDITED | Change.GONE:
@@ -71,23 +75,27 @@ def way(entry: HostEntry) -> tuple[Way, str]:
     """Return how a host reaches an entry, and the server of ours behind it where that is known."""
     if not entry.stdio:
         return Way.URL, ""
-    found = through(words(entry))
+    found = through(entry.words)
     return (Way.DIRECT, "") if found is None else (Way.THROUGH, found.server)
-
-
-def words(entry: HostEntry) -> tuple[str, ...]:
-    """Return the words of an entry, plain where they are."""
-    return tuple(word if (plain := literal(word)) is None else plain for word in entry.argv)
 
 
 def tokens(entry: HostEntry) -> list[str]:
     """Return where in an entry secrets stand in the open."""
     plain = {name: value for name, text in entry.env.items() if (value := literal(text)) is not None}
     found = [f"env.{name}" for name in secrets_in(plain)]
-    found += [f"args[{number - 1}]" for number in secret_words(words(entry)) if number]
+    found += [f"args[{number - 1}]" for number in secret_words(entry.words) if number]
     if entry.url is not None and has_token(entry.url):
         found.append("url")
     return found
+
+
+def shown_change(change: FileChange, secrets: Iterable[str] = ()) -> str:
+    """Return how a file changes, for a person, without ``secrets`` and without those in commands."""
+    found = set(secrets)
+    for content in (change.before, change.after):
+        for entry in read_content(change.file, content).entries:
+            found.update(entry.words[number] for number in secret_words(entry.words))
+    return preview(change, found)
 
 
 def duplicates(entries: Iterable[HostEntry], rules: Rules) -> list[tuple[HostEntry, ...]]:
@@ -99,10 +107,13 @@ def duplicates(entries: Iterable[HostEntry], rules: Rules) -> list[tuple[HostEnt
     return [tuple(group) for group in groups.values() if len({entry.file for entry in group}) > 1]
 
 
-def drift(records: Sequence[Record], readings: Mapping[Path, Reading]) -> list[Drift]:
+def drift(
+    records: Sequence[Record], readings: Mapping[Path, Reading], servers: Collection[str] | None = None
+) -> list[Drift]:
     """Given the records and their files as they are now, return what is not as it was left.
 
-    A file that is not in ``readings`` is gone, and with it all that could differ.
+    A file that is not in ``readings`` is gone, and with it all that could differ. ``servers`` are those that smcp has,
+    if that is known.
     """
     found: list[Drift] = []
     seen: dict[Path, dict[KeyPath, str]] = {}
@@ -111,39 +122,40 @@ def drift(records: Sequence[Record], readings: Mapping[Path, Reading]) -> list[D
         # What a later adoption wrote counts.
         seen.setdefault(record.path, {}).update({one.path: one.server for one in record.replaced})
         left.setdefault(record.path, set()).update(record.left)
-    hosts = {record.path: record.host for record in records}
+    hosts = {record.path: (record.host, record.project) for record in records}
     for path, ours in seen.items():
         if (reading := readings.get(path)) is None:
             continue
-        host = hosts[path]
+        host, project = hosts[path]
         if reading.problems and not reading.entries:
-            found.append(Drift(host, path, "", Change.UNREADABLE))
+            found.append(Drift(host, path, "", Change.UNREADABLE, project=project))
             continue
         now = {entry.path: entry for entry in reading.entries}
         for keys, server in ours.items():
-            if (change := _change(now.get(keys), server)) is not None:
-                found.append(Drift(host, path, str(keys[-1]), change, server))
+            if (change := _change(now.get(keys), server, servers)) is not None:
+                found.append(Drift(host, path, str(keys[-1]), change, server, project))
         found += (
-            Drift(host, path, entry.name, Change.NEW)
+            Drift(host, path, entry.name, Change.NEW, project=project)
             for keys, entry in now.items()
             if keys not in ours and keys not in left[path] and way(entry)[0] is Way.DIRECT and not entry.disabled
         )
     return found
 
 
-def _change(entry: HostEntry | None, server: str) -> Change | None:
+def _change(entry: HostEntry | None, server: str, servers: Collection[str] | None) -> Change | None:
     if entry is None:
         return Change.GONE
     if not entry.stdio:
         return Change.EDITED
-    argv = words(entry)
+    argv = entry.words
     found = through(argv)
     if found is None:
         return Change.DIRECT
     if found.server != server:
         return Change.EDITED
-    programs = [word for word in (argv[0], *argv[1:4]) if word.startswith("/")]
-    return None if all(map(os.path.exists, programs)) else Change.BROKEN
+    if servers is not None and server not in servers:
+        return Change.UNKNOWN
+    return Change.BROKEN if gone_program(argv) else None
 
 
 def place_of(entry: HostEntry) -> str:

@@ -12,10 +12,19 @@ from supervisord_mcp.policy.tokens import find_secrets, sounds_secret
 
 #: What stands where a person was meant to write something, and what only leads to a secret.
 _NO_VALUE = re.compile(
-    r"<.*>|\[.*\]|your[_-]|^x+$|\.\.\.|changeme|placeholder|^\*+$|^(?:true|false|null|none|\d{1,5})$|^[/~.]",
+    r"<.*>|\[.*\]|your[_-]|^x+$|\.\.\.|changeme|placeholder|^\*+$|^(?:true|false|null|none|\d{1,5})$|^[/~.]|^\$\{[^{}:]*\}$",
     re.IGNORECASE,
 )
+#: ``--token``; with a value behind an equals sign also ``TOKEN``, as engines are told variables.
 _OPTION = re.compile(r"--?([A-Za-z][A-Za-z0-9_-]*)")
+_NAMED = re.compile(r"(?:--?)?([A-Za-z][A-Za-z0-9_-]*)")
+#: Options that say who somebody is, in words that are no names of variables.
+_CREDENTIALS = re.compile(r"auth|bearer|pass|pwd|pw|db-?pass|passphrase", re.IGNORECASE)
+_HEADER = re.compile(r"([A-Za-z][A-Za-z-]*):\s*(\S.*)", re.DOTALL)
+#: An assignment in the text of a shell, and a pair of a text of JSON.
+_INSIDE = re.compile(
+    r"(?:^|[\s;&])([A-Za-z_][A-Za-z0-9_]*)=([^\s;&\"'$][^\s;&\"']*)|\"([A-Za-z0-9_-]+)\"\s*:\s*\"([^\"]+)\""
+)
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -38,12 +47,24 @@ def secrets_in(env: Mapping[str, str]) -> dict[str, str]:
 def secret_words(words: Sequence[str]) -> Iterator[int]:
     """Yield the positions of the words of a command that hold a secret; every user of the machine can read them."""
     for number, word in enumerate(words):
-        option, equals, value = word.partition("=")
         before = _OPTION.fullmatch(words[number - 1]) if number else None
-        named = _OPTION.fullmatch(option) if equals else None
-        if named:
-            found = is_secret(named[1], value)
-        else:
-            found = has_token(word) or bool(before and not word.startswith("-") and is_secret(before[1], word))
-        if found:
+        follows = before is not None and not word.startswith("-") and _is_given(before[1], word)
+        if follows or has_token(word) or _names_secret(word):
             yield number
+
+
+def _names_secret(word: str) -> bool:
+    """Return whether a word says itself that there is a secret in it."""
+    name, equals, value = word.partition("=")
+    if equals and (named := _NAMED.fullmatch(name)) and (name.startswith("-") or not re.search(r"\s", value)):
+        return _is_given(named[1], value)
+    if header := _HEADER.fullmatch(word):
+        return is_secret(header[1], header[2])
+    return any(is_secret(pair[1] or pair[3], pair[2] or pair[4]) for pair in _INSIDE.finditer(word))
+
+
+def _is_given(option: str, value: str) -> bool:
+    """Return whether the value of an option is a secret."""
+    if is_secret(option, value):
+        return True
+    return bool(value and _CREDENTIALS.fullmatch(option) and not _NO_VALUE.search(value))

@@ -12,7 +12,7 @@ from supervisord_mcp.cli.client import reload_daemon
 from supervisord_mcp.cli.confirming import DryRun, Yes, check_answerable, confirm
 from supervisord_mcp.cli.output import console, count, print_error, printable
 from supervisord_mcp.cli.parameters import Project
-from supervisord_mcp.cli.person import Hosts, person, world
+from supervisord_mcp.cli.person import Hosts, alone, person, vault_for, world
 from supervisord_mcp.cli.planned import planned, show, show_drafts, tell
 from supervisord_mcp.cli.trying import disabled, tried
 from supervisord_mcp.errors import SmcpError
@@ -32,7 +32,13 @@ Network = Annotated[
 
 
 def import_servers(
-    hosts: Hosts = None, *, project: Project = None, network: Network = None, dry_run: DryRun = False, yes: Yes = False
+    context: typer.Context,
+    hosts: Hosts = None,
+    *,
+    project: Project = None,
+    network: Network = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
     """Copy the servers of hosts into the configuration of smcp; the files of the hosts stay as they are.
 
@@ -40,6 +46,7 @@ def import_servers(
     """
     from supervisord_mcp.adoption import adopting
 
+    alone(context, dry_run=dry_run)
     gathered, plan = planned(hosts, project, network)
     new = [server for server in plan.servers if not server.there]
     check_answerable(yes=yes, dry_run=dry_run or not new)
@@ -47,16 +54,18 @@ def import_servers(
     if not new:
         console().print("nothing to import")
         return
+    vault = vault_for(plan, ask=not dry_run)
     if dry_run:
         return
     confirm(f"Import {count(len(new), 'server')}?", yes=yes)
-    imported = adopting.import_servers(plan, world())
+    imported = adopting.import_servers(plan, world(vault))
     reload_daemon()
     if tell(imported):
         raise typer.Exit(1)
 
 
 def adopt(
+    context: typer.Context,
     hosts: Hosts = None,
     *,
     project: Project = None,
@@ -73,6 +82,7 @@ def adopt(
     """
     from supervisord_mcp.adoption import adopting
 
+    alone(context, dry_run=dry_run)
     gathered, plan = planned(hosts, project, network)
     whose, whole = person(project), plan
     if not untried:
@@ -84,17 +94,23 @@ def adopt(
         console().print("nothing to adopt")
         return
     show_drafts(drafts, plan)
+    stuck = {(draft.reading.file.host.key, draft.reading.file.path) for draft in drafts if draft.change is None}
+    plan = plan.without(adopting.only_in(plan, stuck))
+    if len(stuck) == len(drafts):
+        console().print("nothing to adopt")
+        raise typer.Exit(1)
+    vault = vault_for(plan, ask=not dry_run)
     if dry_run:
         return
-    confirm(f"Adopt {count(len(drafts), 'file')}?", yes=yes)
-    where = world()
+    confirm(f"Adopt {count(len(drafts) - len(stuck), 'file')}?", yes=yes)
+    where = world(vault)
     imported = adopting.import_servers(plan, where)
-    failed = tell(imported)
+    failed = tell(imported) or bool(stuck)
     # Before a host can ask for one of the servers.
     reload_daemon()
     working = plan.without(imported.failed)
     if not untried:
-        broken = tried(server for server in working.servers if not disabled(server))
+        broken = tried((server for server in working.servers if not disabled(server)), whose.project)
         for name, error in broken.items():
             remedy = error.remedy if name not in imported.made else _without_retry(error.remedy)
             print_error(SmcpError(f"'{name}' stays with its host: {error.message}", remedy=remedy))
@@ -104,6 +120,8 @@ def adopt(
     written: set[Path] = set()
     for reading in gathered.readings:
         path = reading.file.path
+        if (reading.file.host.key, path) in stuck:
+            continue  # it was told why
         try:
             if adopting.adopt_file(reading, working, where, written):
                 written.add(path)

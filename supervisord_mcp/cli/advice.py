@@ -37,7 +37,10 @@ def advice(loaded: Loaded, environ: Mapping[str, str], project: str) -> Iterator
         except ConfigError as error:
             yield from error.problems
             continue
-        missing = [*_missing_program(done, directories, environ, home), *_missing_paths(done, server, project)]
+        # What an image has, only its engine knows.
+        contained = server.runtime == "container"
+        missing = [] if contained else [*_missing_program(done, directories, environ, home)]
+        missing += _missing_paths(done, server, project)
         for key, text in missing:
             yield Problem(str(origin.file), origin.line, f"servers.{name}.{key}", text)
 
@@ -58,7 +61,7 @@ def _missing_program(
 
 def _missing_paths(done: ResolvedServer, server: ServerConfig, project: str) -> Iterator[tuple[str, str]]:
     wanted = [(f"mounts[{n}].path", path) for n, (path, _) in enumerate(done.mounts) if not server.mounts[n].optional]
-    if done.cwd is not None:
+    if done.cwd is not None and server.runtime != "container":
         wanted.append(("cwd", done.cwd))
     for key, path in wanted:
         if os.path.commonpath((path, project)) != project and not os.path.lexists(path):

@@ -12,6 +12,7 @@ import typer
 from supervisord_mcp import __version__
 from supervisord_mcp.cli import (
     adopt,
+    audit,
     call,
     config,
     direct,
@@ -20,6 +21,7 @@ from supervisord_mcp.cli import (
     events,
     explain,
     hosts,
+    image,
     listing,
     logs,
     probe,
@@ -27,9 +29,11 @@ from supervisord_mcp.cli import (
     profile_suggest,
     profile_test,
     release,
+    replay,
     secret,
     secret_values,
     status,
+    tap,
     tools,
     top,
     trust,
@@ -70,7 +74,7 @@ COMMANDS: Final = (
         "status",
         status.status,
         _SERVERS,
-        ("smcp status", "smcp status git", "smcp status --usage", "smcp status --json | jq '.servers[].state'"),
+        ("smcp status", "smcp status git time", "smcp status --usage", "smcp status --json | jq '.servers[].state'"),
     ),
     Command("top", top.top, _SERVERS, ("smcp top", "smcp top --sort memory", "smcp top --once")),
     Command(
@@ -94,7 +98,40 @@ COMMANDS: Final = (
     Command("start", verbs.start, _SERVERS, ("smcp start git", "smcp start --all")),
     Command("stop", verbs.stop, _SERVERS, ("smcp stop git time", "smcp stop --all")),
     Command("restart", verbs.restart, _SERVERS, ("smcp restart git", "smcp restart --all")),
-    Command("logs", logs.logs, _SERVERS, ("smcp logs git", "smcp logs git -n 20 -f")),
+    Command(
+        "logs",
+        logs.logs,
+        _SERVERS,
+        (
+            "smcp logs git",
+            "smcp logs git -n 20 -f",
+            "smcp logs git --since 2h --grep 'error|denied'",
+            "smcp logs git --session 7 --json | jq .text",
+        ),
+    ),
+    Command(
+        "audit",
+        audit.audit,
+        _SERVERS,
+        ("smcp audit", "smcp audit --since 1d --server git", "smcp audit --tool git_push --json | jq .host"),
+    ),
+    Command(
+        "tap",
+        tap.tap,
+        _SERVERS,
+        (
+            "smcp tap git -f",
+            "smcp tap git -f --method 'tools/*' --host cursor",
+            "smcp tap git -f --raw | jq .",
+            "smcp tap git -f --save fault.jsonl",
+        ),
+    ),
+    Command(
+        "replay",
+        replay.replay,
+        _SERVERS,
+        ("smcp replay fault.jsonl git", "smcp replay fault.jsonl git --json | jq 'select(.verdict != \"same\")'"),
+    ),
     Command("tools", tools.tools, _SERVERS, ("smcp tools git", "smcp tools files --project ~/src/site --json")),
     Command("probe", probe.probe, _SERVERS, ("smcp probe git", "smcp probe git --json | jq .suggestions")),
     Command(
@@ -113,6 +150,7 @@ COMMANDS: Final = (
         (
             "smcp add time -- uvx mcp-server-time",
             "smcp add fetch --network host -- uvx mcp-server-fetch",
+            "smcp add db --image registry.example.com/team/db-mcp:2",
             "smcp add files --mount '${project}:rw' -- npx -y @modelcontextprotocol/server-filesystem '${project}'",
         ),
     ),
@@ -193,7 +231,17 @@ SECRET_COMMANDS: Final = (
     Command("key", secret_values.key, "", ("smcp secret key", "smcp secret key passphrase")),
     Command("unlock", secret_values.unlock, "", ("smcp secret unlock", "smcp secret unlock < passphrase.txt")),
 )
-GROUPS: Final = {"config": CONFIG_COMMANDS, "profile": PROFILE_COMMANDS, "secret": SECRET_COMMANDS}
+IMAGE_COMMANDS: Final = (
+    Command("list", image.list_images, "", ("smcp image list", "smcp image list --json | jq '.[].found'")),
+    Command("accept", image.accept, "", ("smcp image accept github && smcp restart github",)),
+    Command("forget", image.forget, "", ("smcp image forget github",)),
+)
+GROUPS: Final = {
+    "config": CONFIG_COMMANDS,
+    "profile": PROFILE_COMMANDS,
+    "secret": SECRET_COMMANDS,
+    "image": IMAGE_COMMANDS,
+}
 
 
 class _Given:
@@ -218,6 +266,7 @@ def build() -> typer.Typer:
         ("config", _config, ("smcp config check", "smcp config show git")),
         ("profile", _profile, ("smcp profile list", "smcp profile show git --resolved")),
         ("secret", _secret, ("smcp secret set github --grant github:GITHUB_TOKEN", "smcp secret check")),
+        ("image", _image, ("smcp image list", "smcp image accept github")),
     ):
         group = _group()
         group.callback(epilog=_epilog(examples))(callback)
@@ -298,6 +347,10 @@ def _config() -> None:
 
 def _profile() -> None:
     """Show, compare, check and make profiles of isolation."""
+
+
+def _image() -> None:
+    """Show what the images of containers were when they were first used, and accept what they are by now."""
 
 
 def _secret() -> None:

@@ -4,36 +4,49 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 import typer
 
-from supervisord_mcp.cli.client import paths
+from supervisord_mcp.cli.client import connected, paths
 from supervisord_mcp.cli.output import console, print_json, printable
 from supervisord_mcp.cli.parameters import AsJson
-from supervisord_mcp.doctor import Finding, can_isolate, judge, worst
+from supervisord_mcp.doctor import Finding, can_isolate, judge, judge_room, worst
 from supervisord_mcp.errors import IsolationError, SmcpError
-from supervisord_mcp.examination import examine
+from supervisord_mcp.examination import examine, room
+from supervisord_mcp.protocol import control
 from supervisord_mcp.shim import home_directory
 
 _STYLES: Final = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Examine this machine: sandbox, namespaces, Landlock, limits, container engines, Node, uv, and adopted hosts.
+    """Examine this machine: sandbox, namespaces, Landlock, limits, engines, Node, uv, disk, and adopted hosts.
 
     What is not well comes with its remedy. No daemon is needed and nothing is changed. The exit status is 7 where
     servers cannot be isolated, 0 otherwise.
     """
     machine = examine(os.environ, home_directory(os.environ, os.getuid()))
-    findings = (*judge(machine), *_hosts())
+    findings = (*judge(machine), *_disk(), *_hosts())
     if as_json:
         print_json(msgspec.json.encode({"verdict": worst(findings), "findings": findings}))
     else:
         _print(findings)
     if not can_isolate(machine):
         raise typer.Exit(IsolationError.exit_status)
+
+
+def _disk() -> list[Finding]:
+    """Return whether there is room for what is kept, and what a daemon that runs cannot write."""
+    findings = [judge_room(room(str(paths().state_dir)))]
+    with suppress(SmcpError), connected() as client:
+        daemon = client.ask_for(control.Status(), control.StatusResult).daemon
+        told = (("logs", daemon.logging), ("audit", daemon.audit))
+        remedy = "Make room, or let it be written; it goes on by itself."
+        findings += [Finding(subject, "problem", text, remedy) for subject, text in told if text != "ok"]
+    return findings
 
 
 def _hosts() -> list[Finding]:

@@ -24,8 +24,14 @@ Settings = Annotated[
 
 def add(
     name: Annotated[str, typer.Argument(help="Name of the new server.", metavar="NAME")],
-    command: Annotated[list[str], typer.Argument(help="The command that runs it.", metavar="-- COMMAND")],
+    command: Annotated[
+        list[str] | None, typer.Argument(help="The command that runs it.", metavar="[-- COMMAND]")
+    ] = None,
     *,
+    image: Annotated[
+        str | None,
+        typer.Option("--image", metavar="IMAGE", help="Run it in a container of this image; without COMMAND its own."),
+    ] = None,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", "-e", metavar="NAME=VALUE", help="An environment variable of the server."),
@@ -49,7 +55,8 @@ def add(
     ] = None,
     start: Annotated[str | None, typer.Option("--start", metavar="on-demand|eager", help="When it is started.")] = None,
     runtime: Annotated[
-        str | None, typer.Option("--runtime", metavar="bwrap|landlock|bare", help="bare is without any isolation.")
+        str | None,
+        typer.Option("--runtime", metavar="bwrap|container|landlock|bare", help="bare is without any isolation."),
     ] = None,
     network: Annotated[
         str | None, typer.Option("--network", metavar="none|loopback|internet|host", help="What the sandbox reaches.")
@@ -76,11 +83,13 @@ def add(
         "profile": profile,
         "scope": scope,
         "start": start,
-        "runtime": runtime,
+        "runtime": runtime or ("container" if image else None),
+        "image": image,
         "network": network,
         "mounts": [mount_of(text) for text in mount or ()],
     }
-    entry: dict[str, Any] = {"command": list(command), **{key: value for key, value in given.items() if value}}
+    said = {"command": list(command or ()), **given}
+    entry: dict[str, Any] = {key: value for key, value in said.items() if value}
     for setting in settings or ():
         _merge(entry, _setting(setting))
     learn_stored(Vault(paths(), os.environ))

@@ -22,7 +22,9 @@ def hosts(names: Hosts = None, *, project: Project = None, as_json: AsJson = Fal
     """Show the hosts on this machine, their servers, and which of them run through smcp.
 
     Below: servers that several hosts start for themselves, secrets that stand in the open, and what changed in files
-    that were adopted. Nothing is changed, and no daemon is needed.
+    that were adopted. Nothing is changed, and no daemon is needed. With daemon.watch_hosts in the configuration a
+    running daemon sees such changes itself: smcp status names them, and nothing is done before you confirm it in smcp
+    adopt.
     """
     from supervisord_mcp.adoption.gathering import drifted, gather
     from supervisord_mcp.adoption.records import Records
@@ -80,14 +82,16 @@ def _host(whose: Person, gathered: Gathered, one: Presence) -> dict[str, Any]:
                 "trust": trust.standing(path) if reading.file.scope is Scope.PROJECT else None,
                 "elsewhere": elsewhere(reading.file) or None,
                 "problems": list(map(str, reading.problems)),
-                "servers": list(map(_entry, reading.entries)),
+                "servers": [_entry(entry, here=not elsewhere(reading.file)) for entry in reading.entries],
             }
         )
     return {"host": one.host.key, "title": one.host.title, "installed": one.installed, "files": files}
 
 
-def _entry(entry: HostEntry) -> dict[str, Any]:
-    from supervisord_mcp.adoption.survey import tokens, way
+def _entry(entry: HostEntry, *, here: bool) -> dict[str, Any]:
+    """Describe an entry; of one that is not started ``here`` nobody knows whether its smcp is there."""
+    from supervisord_mcp.adoption.shims import gone_program
+    from supervisord_mcp.adoption.survey import Way, tokens, way
 
     how, server = way(entry)
     return {
@@ -96,9 +100,10 @@ def _entry(entry: HostEntry) -> dict[str, Any]:
         "scope": entry.scope.value,
         "way": how.name.lower(),
         "server": server or None,
+        "gone": (gone_program(entry.words) if how is Way.THROUGH and here else "") or None,
         "disabled": entry.disabled,
         "tokens": tokens(entry),
-        "unresolved": [f"{one.field}: {one.written}: {one.why}" for one in entry.unresolved],
+        "unresolved": [one.told for one in entry.unresolved],
     }
 
 
@@ -123,6 +128,7 @@ def _print(found: dict[str, Any]) -> None:
     print_table(("HOST", "SERVER", "RUNS", "FILE"), rows, notes)
     _print_list("started by several hosts, each for itself (smcp adopt lets them share one)", _duplicates(found))
     _print_list("secrets in the open (smcp adopt moves those of variables to the vault)", _tokens(found))
+    _print_list("by a smcp that is not there any more (smcp adopt writes them again)", _gone(found))
     _print_list("changed since it was adopted", _drift(found))
 
 
@@ -145,6 +151,16 @@ def _tokens(found: dict[str, Any]) -> list[str]:
         for file in host["files"]
         for server in file["servers"]
         if server["tokens"]
+    ]
+
+
+def _gone(found: dict[str, Any]) -> list[str]:
+    return [
+        f"{file['path']}:{server['line']}: {server['name']}: {server['gone']}"
+        for host in found["hosts"]
+        for file in host["files"]
+        for server in file["servers"]
+        if server["gone"]
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _ELSEWHERE: Final = "its servers are started in {}, where there is no smcp"
 _COMMITTED: Final = "{}: it will name paths of this machine, so do not commit it"
 _MASK: Final = "•••"
+#: What may stand before the equals sign of a hidden word.
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 #: Keys of an entry that say what a server may do, in the order in which they are shown.
 _RIGHTS: Final = ("runtime", "profile", "network", "mounts", "scope")
 _NETWORKS: Final = {
@@ -73,7 +76,7 @@ def _show_server(server: Server) -> None:
     command = list(map(str, server.table["command"]))
     for number in secret_words(command):
         option, equals, _ = command[number].partition("=")
-        command[number] = f"{option}={_MASK}" if equals and option.startswith("-") else _MASK
+        command[number] = f"{option}={_MASK}" if equals and _NAME.fullmatch(option) else _MASK
     sources = ", ".join(dict.fromkeys(f"{entry.host} {entry.file}:{entry.line}" for entry in server.sources))
     may = [] if server.there else [("may", _rights(server.table))]
     lines = [("runs", " ".join(command)), ("from", sources), *may]
@@ -117,16 +120,19 @@ def _show_left(left: Left) -> None:
 
 
 def show_drafts(drafts: Iterable[Draft], plan: Plan) -> None:
-    """Show the differences in the files, and which of them cannot be changed."""
+    """Show the differences in the files and why entries of ours are written again, and what cannot be changed."""
+    from supervisord_mcp.adoption.survey import place_of, shown_change
     from supervisord_mcp.hosts.entry import Scope
-    from supervisord_mcp.hosts.files import preview
 
+    for again in plan.again:
+        told = f"{place_of(again.entry)}: {again.gone}; it is written again"
+        console().print(printable(told), soft_wrap=True)
     secrets = [value for server in plan.servers for value in server.secrets.values()]
     for draft in drafts:
         if draft.reading.file.scope is Scope.PROJECT:
             console().print(printable(_COMMITTED.format(draft.reading.file.path)), soft_wrap=True)
         if draft.change is not None:
-            console().print(printable(preview(draft.change, secrets)).rstrip("\n"), soft_wrap=True)
+            console().print(printable(shown_change(draft.change, secrets)).rstrip("\n"), soft_wrap=True)
         elif draft.trouble is not None:
             error = draft.trouble
             print_error(SmcpError(f"{draft.reading.file.path} stays as it is: {error.message}", remedy=error.remedy))

@@ -9,7 +9,7 @@ import typer
 from supervisord_mcp.cli.client import reload_daemon
 from supervisord_mcp.cli.confirming import DryRun, Yes, check_answerable, confirm
 from supervisord_mcp.cli.output import console, count, print_error, printable
-from supervisord_mcp.cli.person import Hosts, person, world
+from supervisord_mcp.cli.person import Hosts, alone, person, world
 from supervisord_mcp.errors import SmcpError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def release(
+    context: typer.Context,
     hosts: Hosts = None,
     *,
     remove: Annotated[
@@ -34,8 +35,11 @@ def release(
     from supervisord_mcp.adoption import releasing
     from supervisord_mcp.adoption.records import Records
 
+    alone(context, dry_run=dry_run)
     where = world()
     records = Records.of(where.paths)
+    if not dry_run:
+        records.sweep()
     found = releasing.releases(records, person(None).where, tuple(hosts or ()))
     if not found:
         console().print("nothing is adopted")
@@ -50,11 +54,12 @@ def release(
     failed = False
     for one in found:
         try:
-            releasing.release_file(one, where)
+            releasing.release_file(one, where, person(None).where)
             done.append(one)
         except SmcpError as error:
             failed = True
-            print_error(SmcpError(f"{one.file} stays as it is: {error.message}", remedy=error.remedy))
+            remedy = f"{error.remedy}\n  how it was: {releasing.backups(where.paths, one)}".lstrip("\n ")
+            print_error(SmcpError(f"{one.file} stays as it is: {error.message}", remedy=remedy))
     if remove:
         _remove(done)
     if failed:
@@ -63,7 +68,7 @@ def release(
 
 def _show(one: Release) -> None:
     from supervisord_mcp.adoption.releasing import backups
-    from supervisord_mcp.hosts.files import preview
+    from supervisord_mcp.adoption.survey import shown_change
 
     if one.gone:
         text = f"{one.file} is gone; how it was stays in {backups(world().paths, one)}"
@@ -72,7 +77,7 @@ def _show(one: Release) -> None:
     elif one.exact:
         text = f"{one.file}: every byte becomes what it was"
     else:
-        text = f"{one.file} was changed since; only the entries are put back\n{preview(one.change)}".rstrip("\n")
+        text = f"{one.file} was changed since; only the entries are put back\n{shown_change(one.change)}".rstrip("\n")
     console().print(printable(text), soft_wrap=True)
 
 

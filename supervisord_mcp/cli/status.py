@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -13,7 +13,7 @@ from msgspec import Raw
 from supervisord_mcp.cli.amounts import length, number, percent, size
 from supervisord_mcp.cli.client import connected
 from supervisord_mcp.cli.output import console, count, print_json, print_table, printable, span
-from supervisord_mcp.cli.parameters import AsJson, MaybeServerName
+from supervisord_mcp.cli.parameters import AsJson, ServerNames
 from supervisord_mcp.cli.registered import unknown
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import DaemonStatus, InstanceStatus, ServerStatus, StatusResult
@@ -54,7 +54,7 @@ class _Whole(msgspec.Struct):
 
 
 def status(
-    name: MaybeServerName = None,
+    names: ServerNames = None,
     as_json: AsJson = False,
     with_usage: Annotated[
         bool, typer.Option("--usage", help="With what each server uses and how it is called (see smcp usage).")
@@ -62,25 +62,28 @@ def status(
 ) -> None:
     """Show what runs.
 
-    Of every server: state, pid, uptime, sessions, scope, restarts, profile, runtime, isolation and the last error; of a
-    NAME also its network, mounts and limits. STOPPED is one that is started when a host needs it, unless it says that
-    it was stopped by hand. A plus behind the profile says that the entry grants more; with NAME it is said what.
+    Of every server: state, pid, uptime, sessions, scope, restarts, profile, runtime, isolation and the last error; of
+    each NAME also its network, mounts and limits. STOPPED is one that is started when a host needs it, unless it says
+    that it was stopped by hand. A plus behind the profile says that the entry grants more; with NAME it is said what.
     """
     with connected() as client:
         raw = client.ask(control.Status())
-        if name is not None:
-            raw = _only(raw, name)
-        usage = client.ask(control.Usage(name=name, fresh=True)) if with_usage else None
+        if names:
+            raw = _chosen(raw, names)
+        only = names[0] if names and len(names) == 1 else None
+        usage = client.ask(control.Usage(name=only, fresh=True)) if with_usage else None
+        if usage is not None and names:
+            usage = _chosen(usage, names)
     if as_json:
         print_json(raw if usage is None else _joined(raw, usage))
         return
     result = control.parse_result(raw, StatusResult)
-    if name is None:
+    if not names:
         _print_daemon(result.daemon)
     if result.servers and usage is not None:
-        _print_usage(result, control.parse_result(usage, UsageResult), whole=name is not None)
+        _print_usage(result, control.parse_result(usage, UsageResult), whole=bool(names))
     elif result.servers:
-        rows = [row for server in result.servers for row in _rows(server, whole=name is not None)]
+        rows = [row for server in result.servers for row in _rows(server, whole=bool(names))]
         print_table(_COLUMNS, [row.cells for row in rows], [row.notes for row in rows])
     else:
         console().print("no servers are configured; add one with: smcp add NAME -- COMMAND")
@@ -117,12 +120,14 @@ def _print_usage(result: StatusResult, used: UsageResult, *, whole: bool) -> Non
     print_table(_USAGE_COLUMNS, [row.cells for row in rows], [row.notes for row in rows])
 
 
-def _only(raw: Raw, name: str) -> Raw:
-    whole = control.parse_result(raw, _Whole)
-    names = [control.parse_result(server, _Named).name for server in whole.servers]
-    if name in names:
-        return Raw(msgspec.json.encode({"daemon": whole.daemon, "servers": [whole.servers[names.index(name)]]}))
-    raise unknown(name, names)
+def _chosen(raw: Raw, names: Sequence[str]) -> Raw:
+    """Return an answer with these servers alone; all else as it came. Raise `UnknownServerError`."""
+    whole = control.parse_result(raw, dict[str, Raw])
+    found = control.parse_result(whole["servers"], list[Raw])
+    servers = {control.parse_result(server, _Named).name: server for server in found}
+    if missing := [name for name in names if name not in servers]:
+        raise unknown(missing[0], list(servers))
+    return Raw(msgspec.json.encode({**whole, "servers": [servers[name] for name in dict.fromkeys(names)]}))
 
 
 def _print_daemon(daemon: DaemonStatus) -> None:
@@ -141,6 +146,8 @@ def _print_daemon(daemon: DaemonStatus) -> None:
         screen.print(printable(f"hosts: {remark}"), style="yellow", soft_wrap=True)
     if daemon.logging != "ok":
         screen.print(printable(f"logging: {daemon.logging}"), style="yellow", soft_wrap=True)
+    if daemon.audit != "ok":
+        screen.print(printable(f"audit: {daemon.audit}"), style="yellow", soft_wrap=True)
 
 
 def _rows(server: ServerStatus, *, whole: bool) -> Iterator[_Row]:
@@ -206,6 +213,8 @@ def _notes(instance: InstanceStatus | None, error: str | None, *, whole: bool) -
         notes.append(f"differs from the others in: {'; '.join(instance.differs)}")
     if instance and instance.phase:
         notes.append(instance.phase)
+    if instance and instance.image and (whole or "smcp image accept" in instance.image):
+        notes.append(f"image {instance.image}")
     if instance and whole:
         notes += [f"mount {mount}" for mount in instance.mounts]
         notes += [f"limit {limit}" for limit in instance.limits]

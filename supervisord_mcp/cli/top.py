@@ -12,6 +12,7 @@ import typer
 from supervisord_mcp.cli.client import SLOW, Client, connected
 from supervisord_mcp.errors import SmcpError, UsageError
 from supervisord_mcp.protocol import control
+from supervisord_mcp.protocol.news import LogLine
 from supervisord_mcp.protocol.usage import UsageResult
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _look(client: Client) -> UsageResult:
 def _fulfil(client: Client, view: View, wish: Wish) -> None:
     if wish.verb == "logs":
         lines = client.stream(control.Logs(name=wish.server, lines=_LOG_LINES))
-        view.log = [control.parse_result(line, control.LogLine).line for line in lines]
+        view.log = [control.parse_result(line, LogLine).line for line in lines]
         return
     view.message = f"{wish.verb} {wish.server} …"
     # It may take as long as the server does; meanwhile the figures go on.

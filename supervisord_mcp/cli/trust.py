@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from supervisord_mcp.cli.client import paths
+from supervisord_mcp.cli.client import connected, paths
 from supervisord_mcp.cli.confirming import Yes, confirm
 from supervisord_mcp.cli.output import console, count, print_json, print_table, printable
 from supervisord_mcp.cli.parameters import AsJson, project_root
-from supervisord_mcp.errors import SmcpError, UsageError
+from supervisord_mcp.errors import NoDaemonError, SmcpError, UsageError
+from supervisord_mcp.protocol import control
 
 if TYPE_CHECKING:
     from supervisord_mcp.config.trust import Trust
@@ -66,6 +69,7 @@ def _revoke(record: Trust, path: Path | None) -> None:
         raise UsageError(f"nothing in {place} is trusted", remedy="smcp trust --list shows what is")
     for file in inside:
         record.revoke(file)
+    _tell(inside, trusted=False)
 
 
 def _trust(record: Trust, path: Path | None, *, yes: bool) -> None:
@@ -78,6 +82,13 @@ def _trust(record: Trust, path: Path | None, *, yes: bool) -> None:
     confirm(f"Trust {count(len(readings), 'file')}?", yes=yes)
     for reading in readings:
         record.add(reading.file.path, reading.content)
+    _tell([reading.file.path for reading in readings], trusted=True)
+
+
+def _tell(files: Sequence[Path], *, trusted: bool) -> None:
+    """Tell a daemon that runs, for its events; it reads the record anew for every start anyway."""
+    with suppress(NoDaemonError), connected() as client:
+        client.ask(control.TrustChanged(files=tuple(map(str, files)), trusted=trusted))
 
 
 def _readings(path: Path | None) -> list[Reading]:
@@ -140,14 +151,13 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _show(record: Trust, reading: Reading) -> None:
-    from supervisord_mcp.adoption.survey import words
     from supervisord_mcp.adoption.tokens import secret_words
 
     changed = " was changed since you trusted it" if record.standing(reading.file.path) == "changed" else ""
     screen = console()
     screen.print(printable(f"{reading.file.path}{changed}"), style="bold", soft_wrap=True)
     for entry in reading.entries:
-        argv = words(entry)
+        argv = entry.words
         hidden = set(secret_words(argv))
         shown = " ".join("•••" if number in hidden else word for number, word in enumerate(argv))
         variables = f"  with {', '.join(entry.env)}" if entry.env else ""

@@ -13,21 +13,29 @@ from supervisord_mcp.protocol import control
 from supervisord_mcp.shim import home_directory
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from supervisord_mcp.adoption.importing import Server
 
 
-def tried(servers: Iterable[Server]) -> dict[str, SmcpError]:
+def tried(servers: Iterable[Server], here: Path | None) -> dict[str, SmcpError]:
     """Let each server say what tools it has, as a host would; return why some do not.
 
-    One that needs a variable that only its host knows is not tried.
+    One that needs a variable that only its host knows is not tried. One that works in whatever project its host has
+    open is tried ``here``, in the project that the person is in; in none it is not tried.
     """
     failed: dict[str, SmcpError] = {}
     for server in servers:
-        if missing := _unknown(server):
-            told = f"{server.name} was not started: {', '.join(sorted(missing))} is set for its host alone"
-            console().print(printable(told), soft_wrap=True)
+        source = server.sources[0]
+        project = here if source.names_project and source.project is None else source.project
+        why = ""
+        if source.names_project and project is None:
+            why = "it works in the project that its host has open, and here is none"
+        elif missing := _unknown(server, project):
+            why = f"{', '.join(sorted(missing))} is set for its host alone"
+        if why:
+            console().print(printable(f"{server.name} was not started: {why}"), soft_wrap=True)
             continue
-        project = server.sources[0].project
         operation = control.Tools(name=server.name, project=None if project is None else str(project))
         try:
             with connected(start=True, as_host=True) as client, busy(f"starting {server.name}") as tell:
@@ -45,11 +53,10 @@ def disabled(server: Server) -> bool:
     return all(entry.disabled for entry in server.sources)
 
 
-def _unknown(server: Server) -> frozenset[str]:
+def _unknown(server: Server, project: Path | None) -> frozenset[str]:
     """Return the variables of its environment that are set where its hosts run, and not here."""
     from supervisord_mcp.config.variables import Variables, expand
 
-    project = server.sources[0].project
     known = Variables(os.environ, None if project is None else str(project), home_directory(os.environ, os.getuid()))
     env = server.table.get("env", {})
     return frozenset(missing.name for text in env.values() for missing in expand(text, known).missing)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
 
 from supervisord_mcp.config.fields import (
     Duration,
+    IpAddresses,
     Kind,
     Limit,
+    Listen,
     SearchDirectory,
     Size,
     Uids,
 )
+from supervisord_mcp.config.listening import Tcp, parse_address
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -51,11 +54,29 @@ class DaemonConfig(Table):
         " never root; what it is given of root's files is lent to it. Read at the start.",
     )
     log_level: LogLevel = Field(default="info", description="The least important messages that the daemon logs.")
+    journal: StrictBool = Field(
+        default=True,
+        description="Whether what is in the logs of servers goes to the journal of systemd as well, where the extra"
+        " `systemd` is installed: `journalctl SMCP_SERVER=NAME`.",
+    )
     reload: StrictBool = Field(default=True, description="Load the configuration again when one of its files changes.")
     watch_hosts: StrictBool = Field(
         default=False,
         description="Watch adopted files of hosts: `smcp status` and `events` name what `smcp adopt` could take over.",
     )
+
+
+class Audit(Table):
+    """The record of the calls of tools, one JSON object a line; see `smcp audit`."""
+
+    enabled: StrictBool = Field(default=False, description="Whether calls are recorded.")
+    arguments: Literal["digest", "masked"] = Field(
+        default="digest",
+        description="What is kept of arguments. `digest`: the SHA-256 of their text. `masked`: also the arguments"
+        " themselves up to 8 KiB, without the secrets that smcp knows.",
+    )
+    max_size: Size = Field(default=10 << 20, ge=1024, description="The file is rotated before it grows beyond this.")
+    keep: StrictInt = Field(default=10, ge=1, le=100, description="Files kept, the current one included.")
 
 
 class Metrics(Table):
@@ -65,3 +86,25 @@ class Metrics(Table):
         default=True, description="Whether it is measured what servers use, also while nobody looks."
     )
     calls: StrictBool = Field(default=True, description="Whether the calls of hosts are counted.")
+    listen: Listen = Field(
+        default=None,
+        description="Where Prometheus fetches metrics: an address of this machine with a port, or a unix socket that"
+        ' only you can open. "off": nowhere.',
+        examples=["127.0.0.1:9464"],
+    )
+    exposed: IpAddresses = Field(
+        default=(),
+        description="Addresses that other machines reach, on which `listen` may be. Whoever comes reads the names of"
+        " your servers, tools and hosts; there is no password.",
+        examples=[["192.0.2.7"]],
+    )
+
+    @model_validator(mode="after")
+    def _exposed_by_name(self) -> Self:
+        address = None if self.listen is None else parse_address(self.listen)
+        if isinstance(address, Tcp) and not address.is_loopback and address.host not in self.exposed:
+            raise ValueError(
+                f"listen: other machines reach {address.host}, and would read what your servers do;"
+                f' use 127.0.0.1, or allow it by name: exposed = ["{address.host}"]'
+            )
+        return self

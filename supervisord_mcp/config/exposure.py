@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from supervisord_mcp.config.container import package_command
 from supervisord_mcp.config.models import ServerConfig
 from supervisord_mcp.config.references import command_words, parse_reference
 from supervisord_mcp.config.source import KeyPath
@@ -29,6 +30,8 @@ def nothing_known(_text: str, _told: str) -> Iterable[str]:
 
 def words_of(server: ServerConfig) -> Iterator[tuple[KeyPath, str]]:
     """Yield the words of a server's command with their keys, in the order of `ServerConfig.argv`."""
+    if server.package is not None:
+        yield from ((("package",), text) for text in package_command(server.package))
     yield from ((("command", n), text) for n, text in enumerate(server.command))
     yield from ((("args", n), text) for n, text in enumerate(server.args))
 

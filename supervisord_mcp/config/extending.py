@@ -1,8 +1,8 @@
 """A profile that extends another one: what comes out, and where it grants more than the other.
 
-A key that the child says replaces that of the parent; the tables `limits`, `seccomp` and `env` do so key by key. A
-child may only tighten: whoever reads that a profile extends ``strict`` shall not have to read the rest. What it loosens
-on purpose it names in `override`. The same comparison says how far a server entry goes beyond its profile.
+A key that the child says replaces that of the parent; the tables `limits`, `seccomp`, `env` and `container` do so key
+by key. A child may only tighten: whoever reads that a profile extends ``strict`` shall not have to read the rest. What
+it loosens on purpose it names in `override`. The same comparison says how far a server entry goes beyond its profile.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, get_args
 
+from supervisord_mcp.config.container import ContainerDefaults
 from supervisord_mcp.config.models import Limits, Mount, Reach, RuntimeName, Scope, SystemCalls, network_text
 from supervisord_mcp.config.profile import Grant, Profile
 from supervisord_mcp.config.source import KeyPath
@@ -18,10 +19,10 @@ from supervisord_mcp.config.variables import HOME, PROJECT, names
 from supervisord_mcp.egress.rules import Kind, Rule, parse_rules
 
 #: The tables that are replaced key by key.
-TABLES = ("limits", "seccomp", "env")
+TABLES = ("limits", "seccomp", "env", "container")
 
-#: From the one that isolates most.
-_RUNTIMES: tuple[RuntimeName, ...] = get_args(RuntimeName)
+#: How little each isolates.
+_RUNTIMES: dict[RuntimeName, int] = {"bwrap": 0, "container": 0, "landlock": 1, "bare": 2}
 _SCOPES: tuple[Scope, ...] = ("session", "project", "auto", "global")
 _NETWORKS = ("none", "loopback")
 _ACCESS = ("ro", "rw")
@@ -87,7 +88,7 @@ def laid_over(below: Any, own: Any) -> dict[str, Any]:
 
 def loosened(parent: Grants, child: Grants) -> Iterator[tuple[KeyPath, str]]:
     """Yield every key with which a child grants more than its parent, and in which way."""
-    if _RUNTIMES.index(child.runtime) > _RUNTIMES.index(parent.runtime):
+    if _RUNTIMES[child.runtime] > _RUNTIMES[parent.runtime]:
         yield ("runtime",), f'"{child.runtime}" isolates less than "{parent.runtime}"'
     if not _is_within(child.network, parent.network):
         yield ("network",), f"{network_text(child.network)} is more than {network_text(parent.network)}"
@@ -132,7 +133,7 @@ def _said(table: Any) -> dict[str, Any]:
     match table:
         case None:
             return {}
-        case Limits() | SystemCalls():
+        case Limits() | SystemCalls() | ContainerDefaults():
             return {key: getattr(table, key) for key in table.model_fields_set}
         case _:
             return dict(table)

@@ -21,6 +21,7 @@ from pydantic import (
     WrapSerializer,
 )
 
+from supervisord_mcp.config.listening import check_address, check_ip, format_listen, parse_listen
 from supervisord_mcp.config.references import SOURCES, check_reference
 from supervisord_mcp.config.values import (
     FrozenTable,
@@ -271,6 +272,14 @@ Uids = Annotated[
     WithJsonSchema({"type": "string", "pattern": "^[0-9]+-[0-9]+$"}),
     Kind('"FIRST-LAST"'),
 ]
+Listen = Annotated[
+    Annotated[str, AfterValidator(check_address)] | None,
+    BeforeValidator(parse_listen),
+    PlainSerializer(format_listen, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": r"^(off|unix:/.+|.+:[0-9]{1,5})$"}),
+    Kind('"HOST:PORT", "unix:/PATH" or "off"'),
+]
+IpAddresses = Annotated[tuple[Annotated[str, AfterValidator(check_ip)], ...], Kind("list of addresses")]
 Text = Annotated[str, AfterValidator(check_text)]
 PathText = Annotated[str, AfterValidator(check_path), Kind("path")]
 ProjectFile = Annotated[str, AfterValidator(check_project_file)]

@@ -23,6 +23,10 @@ _LOCK_PAUSE = 0.02
 _MOST_LINKS = 40
 
 
+class LockedError(SmcpError):
+    """Somebody else keeps a lock for longer than anybody wants to wait."""
+
+
 def read_file(path: Path) -> bytes:
     """Return the content of a regular file. Raise `OSError` with a text for a person otherwise."""
     # O_NONBLOCK: opening a FIFO must not wait for somebody to write into it.
@@ -43,7 +47,7 @@ def read_file(path: Path) -> bytes:
 def locked(path: Path, wait: float = LOCK_WAIT, what: str = "configuration") -> Iterator[None]:
     """Hold the lock file while the block runs; ``what`` is what it stands for.
 
-    Raise `SmcpError` if there cannot be such a file, or if somebody else keeps it for too long.
+    Raise `SmcpError` if there cannot be such a file, and `LockedError` if somebody else keeps it for too long.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,7 +65,7 @@ def locked(path: Path, wait: float = LOCK_WAIT, what: str = "configuration") -> 
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise SmcpError(
+                    raise LockedError(
                         f"somebody else has been editing the {what} for {wait:g} s (lock {path})",
                         remedy=f"find the process with: fuser {path}",
                     ) from None
@@ -71,11 +75,17 @@ def locked(path: Path, wait: float = LOCK_WAIT, what: str = "configuration") -> 
         os.close(fd)
 
 
-def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+class ChangedError(OSError):
+    """A file is no longer what it was when somebody decided to replace it."""
+
+
+def replace_file(path: Path, data: bytes, mode: int = 0o600, *, before: bytes | None = None) -> None:
     """Give a file a new content in one step; a reader sees the old or the new one, also after a power cut.
 
     A link is followed. Mode and owner of an existing file are kept; a new one gets ``mode``. Raise `OSError` if the
-    file cannot be replaced; then the old one is still there and nothing else is left.
+    file cannot be replaced; then the old one is still there and nothing else is left. With ``before`` the file is
+    replaced only if it still holds that, looked at as late as possible: to write to a disk takes time, in which
+    another program may save it too. Else raise `ChangedError`.
     """
     target = Path(os.path.realpath(path))
     old = _status(target)
@@ -91,6 +101,8 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
             os.fchmod(fd, stat.S_IMODE(old.st_mode) if old is not None else mode)
             file.flush()
             os.fsync(fd)
+        if before is not None and read_file(target) != before:
+            raise ChangedError(errno.EAGAIN, "was changed by another program meanwhile", str(target))
         os.replace(name, target)
     except BaseException:
         with suppress(FileNotFoundError):

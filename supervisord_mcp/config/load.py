@@ -1,10 +1,10 @@
 """From files to one configuration: read, join, validate, and report every fault at once with file, line and key.
 
-``config.toml`` comes first, then ``conf.d/*.toml`` in the order of their names. ``[daemon]`` and ``[metrics]`` are
-allowed in ``config.toml`` only, so that no second file can change the daemon unseen; every server is defined once. A
-file that does not exist is an empty one; a file that exists and cannot be read is a fault. What comes out has the
-servers as they apply, each under its profile: a change of a profile is a change of the servers that use it, and of no
-other.
+``config.toml`` comes first, then ``conf.d/*.toml`` in the order of their names. ``[daemon]``, ``[audit]`` and
+``[metrics]`` are allowed in ``config.toml`` only, so that no second file can change the daemon unseen; every server is
+defined once. A file that does not exist is an empty one; a file that exists and cannot be read is a fault. What comes
+out has the servers as they apply, each under its profile: a change of a profile is a change of the servers that use it,
+and of no other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from supervisord_mcp.config.source import KeyPath
 from supervisord_mcp.errors import ConfigError, Problem, SmcpError, UsageError
 
 #: The tables that say something of the daemon, not of a server.
-_OF_THE_DAEMON = ("daemon", "metrics")
+_OF_THE_DAEMON = ("daemon", "audit", "metrics")
 
 
 @dataclass(frozen=True, slots=True)

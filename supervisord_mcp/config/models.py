@@ -20,7 +20,17 @@ from pydantic import (
     model_validator,
 )
 
-from supervisord_mcp.config.daemon import DaemonConfig, Metrics, Table
+from supervisord_mcp.config.container import (
+    ContainerDefaults,
+    ImageName,
+    Package,
+    Permits,
+    Wanted,
+    check_engine,
+    container_problem,
+    package_command,
+)
+from supervisord_mcp.config.daemon import Audit, DaemonConfig, Metrics, Table
 from supervisord_mcp.config.fields import (
     NETWORKS,
     TABLE,
@@ -41,7 +51,6 @@ from supervisord_mcp.config.fields import (
     ProfileName,
     ProjectFile,
     ServerName,
-    Size,
     SizeBound,
     VariableName,
     Words,
@@ -51,6 +60,7 @@ from supervisord_mcp.config.fields import (
     form_of,
     freeze,
 )
+from supervisord_mcp.config.lifetime import Backoff, Budget, Log
 from supervisord_mcp.config.protected import check_unprotected
 from supervisord_mcp.config.values import FrozenTable
 from supervisord_mcp.egress.registries import SETS
@@ -65,7 +75,8 @@ Start = Literal["on-demand", "eager"]
 Callbacks = Literal["off", "on", "serialized", "cookie", "exclusive"]
 Breach = Literal["restart", "stop", "warn"]
 Restart = Literal["always", "on-failure", "never"]
-RuntimeName = Literal["bwrap", "landlock", "bare"]
+RuntimeName = Literal["bwrap", "container", "landlock", "bare"]
+Pull = Literal["missing", "always", "never"]
 Access = Literal["ro", "rw"]
 Family = Literal["inet", "inet6", "netlink-route"]
 Deliver = Literal["env", "file"]
@@ -130,40 +141,6 @@ def network_text(network: Reach | str) -> str:
     if isinstance(network, str):
         return network
     return ", ".join(network.allow) + (" (private too)" if network.private else "")
-
-
-class Budget(Table):
-    """How many restarts a server may have before it waits for a person."""
-
-    restarts: StrictInt = Field(
-        default=5, ge=0, le=1000, description="Restarts allowed within the period; the next one is fatal."
-    )
-    within: Duration = Field(default=60.0, gt=0, description="The period in which restarts are counted.")
-
-
-class Backoff(Table):
-    """How long a server waits before it is restarted; every wait is twice the one before."""
-
-    first: Duration = Field(default=1.0, description="The wait before the first restart.")
-    most: Duration = Field(default=30.0, description="The longest wait.")
-    reset_after: Duration = Field(
-        default=60.0, gt=0, description="A run at least this long makes the next wait the first again."
-    )
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.first > self.most:
-            raise ValueError("first must not be longer than most")
-        return self
-
-
-class Log(Table):
-    """The file that holds what a server writes to stderr."""
-
-    max_size: Size = Field(default=2 << 20, ge=1024, description="A log file is rotated before it grows beyond this.")
-    keep: StrictInt = Field(
-        default=5, ge=1, le=100, description="Log files kept for a server, the current one included."
-    )
 
 
 class Limits(Table):
@@ -237,10 +214,25 @@ class ServerConfig(Table):
     """One MCP server: the command that runs it, who shares it, and what it may reach."""
 
     command: Command = Field(
-        description="The program and its arguments. A program without a slash is searched in `daemon.path` and PATH.",
+        default=(),
+        description="The program and its arguments. A program without a slash is searched in `daemon.path` and PATH. In"
+        " a container it takes the place of what the image starts, and can be left out where `image` says enough;"
+        " with `package` there is none.",
         examples=[["uvx", "mcp-server-time"]],
     )
     args: Words = Field(default=(), description="Arguments appended to the command.", examples=[["--verbose"]])
+    image: Annotated[ImageName | None, Kind("name of an image")] = Field(
+        default=None,
+        description="The image of a container. It is resolved once, and what it was then is what runs until you accept"
+        " another one (see `smcp image`). With `package`, the image in which that runs.",
+        examples=["registry.example.com/team/server:2"],
+    )
+    package: Annotated[Package | None, Kind('`"npx:NAME@VERSION"` or `"uvx:NAME==VERSION"`')] = Field(
+        default=None,
+        description="A package of npm or Python with its version, in the place of `command`. In a container it is"
+        " installed in a base image of the profile, into a volume of its own.",
+        examples=["npx:@modelcontextprotocol/server-everything@2026.1.26"],
+    )
     cwd: Annotated[PathText | None, Kind("path")] = Field(
         default=None,
         description="Working directory of the server. A relative path is one of the project.",
@@ -343,7 +335,28 @@ class ServerConfig(Table):
         default="bwrap",
         description="`bwrap`: in a sandbox of bubblewrap. `landlock`: without namespaces, where the system allows none;"
         " reduced isolation, `smcp status NAME` says what is not covered."
-        " `bare`: with all rights of your account, no isolation.",
+        " `container`: in a container of Docker or Podman. `bare`: with all rights of your account, no isolation.",
+    )
+    pull: Pull = Field(
+        default="missing",
+        description="When the image of a container is fetched. `missing`: where the engine has none of that name."
+        " `always`: at every start, to learn of a change. `never`: not at all; a missing or changed one is refused.",
+    )
+    engine: Annotated[str | None, AfterValidator(check_engine), Kind("string")] = Field(
+        default=None,
+        description="The container engine: `docker`, `podman`, the name of a context of Docker, or a URL (`unix://`,"
+        " `tcp://`, `ssh://`). Without it the one is used that is found.",
+        examples=["ssh://anna@build.example.com"],
+    )
+    container: ContainerDefaults = Field(
+        default=ContainerDefaults(), description="What containers of packages are made of, and whom they run as."
+    )
+    permit: Permits = Field(
+        default=(),
+        description="What a container is given that none has by itself, each by its name: `privileged`, `host-network`"
+        ' (with `network = "host"`), `engine-socket` (a mount of the socket of an engine), `cap:NAME` (a'
+        " capability). For a command of `docker run` also `tty`, `detach`, `host-namespace`, `unconfined`, `device`.",
+        examples=[["cap:NET_BIND_SERVICE"]],
     )
     network: Network = Field(
         default="none",
@@ -378,12 +391,15 @@ class ServerConfig(Table):
         description="What the server may ask of the kernel.",
         examples=[{"unix": True}],
     )
-    log: Log = Field(default=Log(), description="The file that holds what the server writes to stderr.")
+    log: Log = Field(default=Log(), description="Its log: what it writes to stderr, and what smcp says about it.")
+    kept_messages: Annotated[StrictInt, Field(ge=0, le=10_000)] = Field(
+        default=0, description="How many of its last messages are kept in memory, at most 16M, for `smcp tap NAME`."
+    )
 
     @property
     def argv(self) -> tuple[str, ...]:
         """The command with its arguments, variables not expanded."""
-        return self.command + self.args
+        return (package_command(self.package) if self.package else self.command) + self.args
 
     @property
     def pinned_era(self) -> Literal["legacy", "modern"] | None:
@@ -409,7 +425,7 @@ class ServerConfig(Table):
     @field_validator("command")
     @classmethod
     def _named(cls, command: tuple[str, ...]) -> tuple[str, ...]:
-        if not command[0]:
+        if command and not command[0]:
             raise ValueError("the first word, the program, must not be empty")
         return command
 
@@ -438,6 +454,25 @@ class ServerConfig(Table):
         return self
 
     @model_validator(mode="after")
+    def _contained(self) -> Self:
+        keys = {"image": self.image, "engine": self.engine, "pull": self.pull != "missing"}
+        wanted = Wanted(
+            # Without a word of the entry, that of its profile counts, and is looked at then.
+            runtime=self.runtime if "runtime" in self.model_fields_set else None,
+            command=self.command,
+            args=self.args,
+            image=self.image,
+            package=self.package,
+            keys=tuple(key for key, value in keys.items() if value),
+            permit=frozenset(self.permit),
+            host_network=self.network == "host",
+            paths=tuple(mount.path for mount in self.mounts),
+        )
+        if problem := container_problem(wanted):
+            raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
     def _given_once(self) -> Self:
         if twice := sorted(set(self.credentials) & (set(self.env) | set(self.inherit))):
             raise ValueError(f"credentials: {twice[0]} is in `env` or `inherit` as well; name it in one place only")
@@ -458,6 +493,7 @@ class Config(Table):
     """The whole configuration."""
 
     daemon: DaemonConfig = Field(default=DaemonConfig(), description="The daemon itself; only in config.toml.")
+    audit: Audit = Field(default=Audit(), description="The record of the calls of tools; only in config.toml.")
     metrics: Metrics = Field(default=Metrics(), description="What is measured; only in config.toml.")
     servers: Annotated[Mapping[ServerName, ServerConfig], AfterValidator(freeze), Frozen] = Field(
         default=FrozenTable(), description="The servers by name; each name once in all files."

@@ -58,6 +58,11 @@ class Paths:
         return self.state_dir / "logs"
 
     @property
+    def audit_file(self) -> Path:
+        """The record of calls."""
+        return self.state_dir / "audit" / "audit.jsonl"
+
+    @property
     def placeholders_file(self) -> Path:
         """What stands in directories of the person while servers run, to be removed again."""
         return self.state_dir / "placeholders"
@@ -76,6 +81,26 @@ class Paths:
     def counts_file(self) -> Path:
         """What was counted of servers and their calls."""
         return self.state_dir / "counts.json"
+
+    @property
+    def history_file(self) -> Path:
+        """What servers used over time."""
+        return self.state_dir / "history.bin"
+
+    @property
+    def images_file(self) -> Path:
+        """Which image each name of one stood for when it was first used."""
+        return self.state_dir / "images.json"
+
+    @property
+    def images_lock(self) -> Path:
+        """Held while the record of images is changed."""
+        return self.state_dir / "images.lock"
+
+    @property
+    def volumes_file(self) -> Path:
+        """The volumes of container engines that hold installed packages."""
+        return self.state_dir / "volumes.json"
 
     @property
     def trust_file(self) -> Path:

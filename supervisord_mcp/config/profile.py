@@ -6,13 +6,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictBool, field_validator, model_validator
 
+from supervisord_mcp.config.container import ContainerDefaults
 from supervisord_mcp.config.daemon import Table
 from supervisord_mcp.config.fields import Environment, Kind, ProfileName, VariableName
 from supervisord_mcp.config.models import Limits, Mount, Network, RuntimeName, Scope, SystemCalls
 from supervisord_mcp.config.values import FrozenTable
 
 #: What a profile grants; the keys that a child takes over from its parent.
-Grant = Literal["runtime", "network", "mounts", "limits", "seccomp", "scope", "env", "inherit"]
+Grant = Literal["runtime", "network", "mounts", "limits", "seccomp", "scope", "container", "env", "inherit"]
 #: The keys that a child may name in `override`.
 Loosened = Literal["runtime", "network", "mounts", "limits", "seccomp", "scope", "env", "inherit", "confirm"]
 
@@ -34,8 +35,8 @@ class Profile(Table):
     description: _Line = Field(description="What it is for, on one line.", examples=["servers that read the project"])
     extends: ProfileName | None = Field(
         default=None,
-        description="The profile that it begins with. What is not said here is as it is there; `limits`, `seccomp` and"
-        " `env` count key by key.",
+        description="The profile that it begins with. What is not said here is as it is there; `limits`,"
+        " `seccomp`, `env` and `container` count key by key.",
         examples=["default"],
     )
     override: Annotated[tuple[Loosened, ...], Kind("list of keys")] = Field(
@@ -61,6 +62,9 @@ class Profile(Table):
     limits: Limits = Field(default=Limits(), description="As in an entry.")
     seccomp: SystemCalls = Field(default=SystemCalls(), description="As in an entry.")
     scope: Scope = Field(default="auto", description="As in an entry; `session` is for servers that keep a state.")
+    container: ContainerDefaults = Field(
+        default=ContainerDefaults(), description="As in an entry: the images in which packages run, and the user."
+    )
     env: Environment = Field(default=FrozenTable(), description="As in an entry. Secrets do not belong here.")
     inherit: Annotated[tuple[VariableName, ...], Kind("list of names")] = Field(
         default=(), description="As in an entry; replaces the whole list of the profile that it extends."

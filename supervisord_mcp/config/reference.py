@@ -12,21 +12,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
-from supervisord_mcp.config.daemon import DaemonConfig, Metrics, Table
+from supervisord_mcp.config.container import ContainerDefaults
+from supervisord_mcp.config.daemon import Audit, DaemonConfig, Metrics, Table
 from supervisord_mcp.config.faults import inner
 from supervisord_mcp.config.fields import SERVER_NAME, Kind
-from supervisord_mcp.config.models import (
-    Backoff,
-    Budget,
-    Config,
-    Install,
-    Limits,
-    Log,
-    Mount,
-    Reach,
-    ServerConfig,
-    SystemCalls,
-)
+from supervisord_mcp.config.lifetime import Backoff, Budget, Log
+from supervisord_mcp.config.models import Config, Install, Limits, Mount, Reach, ServerConfig, SystemCalls
 from supervisord_mcp.config.profile import Profile
 from supervisord_mcp.config.variables import Reference, parse
 from supervisord_mcp.policy.tokens import conceal
@@ -35,6 +26,8 @@ from supervisord_mcp.policy.tokens import conceal
 MASK = "***"
 
 _EXAMPLE = "time"
+#: The keys of an entry that say what runs; one of them is needed, and the first is in the sample.
+_RUNS = ("command", "image", "package")
 _WIDTH = 100
 _SAMPLE_HEAD = (
     'Settings of smcp. A line that begins with "#" and a key holds the default; remove the "#" to change it.'
@@ -45,11 +38,13 @@ _SAMPLE_HEAD = (
 )
 _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("[daemon]", DaemonConfig),
+    ("[audit]", Audit),
     ("[metrics]", Metrics),
     ("[servers.NAME]", ServerConfig),
     ("mounts of [servers.NAME], a list of tables", Mount),
     ("network of [servers.NAME], as a table", Reach),
     ("[servers.NAME.install]", Install),
+    ("[servers.NAME.container]", ContainerDefaults),
     ("[servers.NAME.budget]", Budget),
     ("[servers.NAME.backoff]", Backoff),
     ("[servers.NAME.limits]", Limits),
@@ -63,6 +58,8 @@ def sample() -> str:
     """Return a configuration file with one working server that names every key with its default and its meaning."""
     lines = [*_comment(_SAMPLE_HEAD), "", *_comment(DaemonConfig.__doc__ or ""), "[daemon]"]
     lines += _sample_keys(DaemonConfig, DaemonConfig().model_dump(mode="json"))
+    lines += ["", *_comment(Audit.__doc__ or ""), "[audit]"]
+    lines += _sample_keys(Audit, Audit().model_dump(mode="json"))
     lines += ["", *_comment(Metrics.__doc__ or ""), "[metrics]"]
     lines += _sample_keys(Metrics, Metrics().model_dump(mode="json"))
     lines += ["", *_comment(f"{ServerConfig.__doc__} The table is named after the server."), f"[servers.{_EXAMPLE}]"]
@@ -77,6 +74,7 @@ def schema() -> dict[str, Any]:
     servers.pop("patternProperties", None)
     servers["propertyNames"] = {"pattern": f"^{SERVER_NAME.pattern}$"}
     servers["additionalProperties"] = {"$ref": "#/$defs/ServerConfig"}
+    found["$defs"]["ServerConfig"]["anyOf"] = [{"required": [key]} for key in _RUNS]
     for model in (section[1] for section in _SECTIONS):
         properties, defaults = found["$defs"][model.__name__]["properties"], _defaults(model)
         for key, field in model.model_fields.items():
@@ -146,7 +144,8 @@ def _defaults(model: type[Table]) -> dict[str, Any]:
         Profile: Profile(description="x"),
     }
     values = (whole[model] if model in whole else model()).model_dump(mode="json")
-    return {key: values[key] for key, field in model.model_fields.items() if not field.is_required()}
+    said = whole[model].model_fields_set if model in whole else ()
+    return {key: values[key] for key, field in model.model_fields.items() if not (field.is_required() or key in said)}
 
 
 def _sample_keys(model: type[Table], values: Mapping[str, Any]) -> Iterator[str]:
@@ -159,7 +158,8 @@ def _sample_keys(model: type[Table], values: Mapping[str, Any]) -> Iterator[str]
         if isinstance(nested, type) and issubclass(nested, BaseModel):
             for name, inside in nested.model_fields.items():
                 yield from _comment(_plain(f"- {name}: {inside.description} Value: {_kind(inside)}."))
-        yield f"{'' if field.is_required() else '#'}{key} = {_toml(value)}"
+        needed = field.is_required() or (model is ServerConfig and key == _RUNS[0])
+        yield f"{'' if needed else '#'}{key} = {_toml(value)}"
 
 
 def _comment(text: str) -> Iterator[str]:
@@ -168,7 +168,7 @@ def _comment(text: str) -> Iterator[str]:
 
 
 def _row(key: str, field: FieldInfo, defaults: Mapping[str, Any]) -> str:
-    default = "required" if field.is_required() else _default_cell(defaults[key])
+    default = "required" if field.is_required() else _default_cell(defaults.get(key))
     meaning = (field.description or "").replace("${project}", "`${project}`").replace("|", "\\|")
     return f"| `{key}` | {_kind(field)} | {default} | {meaning} |"
 

@@ -42,9 +42,9 @@ def resolve(name: str, server: ServerConfig, variables: Variables, origin: Origi
     Names in ``inherit`` that are not set are left out; ``env`` wins over ``inherit``.
     """
     resolver = _Resolver(name, variables, origin)
-    argv = tuple(
-        resolver.text(key, text) if n else resolver.program(key, text) for n, (key, text) in enumerate(words_of(server))
-    )
+    # In a container a path is one of its image.
+    first = resolver.text if server.runtime == "container" else resolver.program
+    argv = tuple((resolver.text if n else first)(key, text) for n, (key, text) in enumerate(words_of(server)))
     cwd = None if server.cwd is None else resolver.path(("cwd",), server.cwd)
     env = {variable: value for variable in server.inherit if (value := resolver.inherited(variable)) is not None}
     env |= {variable: resolver.text(("env", variable), text) for variable, text in server.env.items()}

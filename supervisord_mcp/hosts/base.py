@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -119,6 +120,11 @@ class Dialect:
     #: Given the whole file and the path of an entry, whether something else in the file switches it off.
     switched_off: Callable[[Any, KeyPath], bool] | None = None
 
+    @property
+    def project(self) -> str:
+        """What stands in an argument for the directory that the host has open; empty where nothing does."""
+        return self.variables.project if "args" in self.expanded else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -160,7 +166,8 @@ class Host:
         homes = {where.home, where.config, where.data, where.app_data}
         users = [file for file in self.files(where) if file.scope is Scope.USER and not file.foreign]
         return any(
-            file.path.is_file() or (file.path.parent not in homes and file.path.parent.is_dir()) for file in users
+            os.path.isfile(file.path) or (file.path.parent not in homes and os.path.isdir(file.path.parent))
+            for file in users
         )
 
     def _files(self, where: Surroundings, *, foreign: bool) -> Iterator[HostFile]:

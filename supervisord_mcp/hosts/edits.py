@@ -23,15 +23,16 @@ from supervisord_mcp.hosts.syntax import (
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What an entry shall start instead, as plain words, with these variables.
+    """What an entry shall start instead, in words as the file has them, with these variables.
 
     Of the variables that it has, those in ``keep`` stay as they are written; so does a list of variables that the host
-    hands on. Its directory and its file of variables go, everything else stays.
+    hands on. Its directory and its file of variables go unless its command changes ``alone``; everything else stays.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     keep: Collection[str] = ()
+    alone: bool = False
 
 
 #: Where an entry can be edited, its path in the whole text, and how it names its command.
@@ -105,7 +106,7 @@ class _Edit:
             self._put(shape.command, new.argv[0], shape.command)
             self._put(shape.args, list(new.argv[1:]), shape.command)
         self._replace_variables(shape, new)
-        for path in (shape.cwd, shape.env_file):
+        for path in () if new.alone else (shape.cwd, shape.env_file):
             if path is not None and self._get(path) is not None:
                 self._cut(path)
 

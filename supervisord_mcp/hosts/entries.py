@@ -215,14 +215,13 @@ class _Reader:
         if not isinstance(value, str):
             raise _OddError(path, "not a text")
         _check_text(path, value)
-        if kind not in self.dialect.expanded:
-            return plain(value, self.context).text
-        translation = self.dialect.variables(value, self.context)
+        language = self.dialect.variables if kind in self.dialect.expanded else plain
+        translation = language(value, self.context)
         inside = f"env.{variable}" if variable is not None else written(path)
+        place = (*self.found.path, *path)
         for unknown in translation.unknown:
-            self.unresolved.append(
-                Unresolved((*self.found.path, *path), inside, unknown.written, unknown.why, unknown.secret, variable)
-            )
+            given = None if unknown.verbatim else variable
+            self.unresolved.append(Unresolved(place, inside, unknown.written, unknown.why, unknown.secret, given))
         return translation.text
 
 

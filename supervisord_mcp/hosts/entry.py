@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from supervisord_mcp.config.source import KeyPath
-from supervisord_mcp.config.variables import parse
+from supervisord_mcp.config.variables import PROJECT, names, parse
+
+_DEFAULT = re.compile(r":-[^}]+")
 
 
 class Scope(StrEnum):
@@ -36,6 +39,11 @@ class Unresolved:
     why: str
     secret: bool = False
     variable: str | None = None
+
+    @property
+    def told(self) -> str:
+        """What a person reads of it: a default is not shown, for it may be a secret."""
+        return f"{self.field}: {_DEFAULT.sub(':-•••', self.written)}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,16 @@ class HostEntry:
     def stdio(self) -> bool:
         """Whether the host starts a process for it."""
         return bool(self.argv)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command, each word plain unless it depends on variables."""
+        return tuple(word if (plain := literal(word)) is None else plain for word in self.argv)
+
+    @property
+    def names_project(self) -> bool:
+        """Whether the host puts the directory that it has open into it."""
+        return any(PROJECT in names(text) for text in (*self.argv, *self.env.values(), self.cwd or ""))
 
 
 def literal(text: str) -> str | None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import codecs
-import difflib
 import os
+import re
+import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from supervisord_mcp.config.document import decode
-from supervisord_mcp.config.files import read_file, replace_file
+from supervisord_mcp.config.files import ChangedError, read_file, replace_file
 from supervisord_mcp.config.source import KeyPath
 from supervisord_mcp.errors import ConfigError, HostFileError, Problem
 from supervisord_mcp.hosts.base import HostFile
+from supervisord_mcp.hosts.differences import unified
 from supervisord_mcp.hosts.edits import Replacement, replace_entries
 from supervisord_mcp.hosts.entries import read_entries
 from supervisord_mcp.hosts.entry import HostEntry
@@ -43,6 +45,10 @@ class Change:
     paths: tuple[KeyPath, ...]
 
 
+class FileChangedError(HostFileError):
+    """A file is no longer what it was when its change was made up."""
+
+
 def read(file: HostFile) -> Reading:
     """Return what a file of a host says. A file that does not exist says nothing; other faults are its problems."""
     try:
@@ -62,8 +68,15 @@ def is_there(path: Path) -> bool:
 
     An empty directory stands there while a server may write to the project, so that it cannot make such a file.
     """
-    # A link that leads nowhere is there, for its problem to be told.
-    return path.is_symlink() or (path.exists() and not path.is_dir())
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        # Nobody may look, or its directory is a link to itself: what stands in the way is told when it is read.
+        return True
+    # So it is for a link that leads nowhere.
+    return not stat.S_ISDIR(mode)
 
 
 def read_content(file: HostFile, content: bytes) -> Reading:
@@ -89,12 +102,17 @@ def change(reading: Reading, replacements: Mapping[KeyPath, Replacement]) -> Cha
     file = reading.file
     bom, text = split_bom(reading.content)
     try:
-        after = replace_entries(file.dialect, text, replacements)
+        after = replace_entries(file.dialect, text, replacements).encode()
+    except UnicodeEncodeError:
+        raise HostFileError(
+            f"{file.path}: cannot be changed: a path that it would name is not UTF-8; nothing was changed",
+            remedy="install smcp, and keep its files and the project, in directories with names in UTF-8",
+        ) from None
     except (CannotEditError, SyntaxFaultError) as error:
         raise HostFileError(
             f"{file.path}: cannot be changed: {error}; nothing was changed", remedy="change the entry by hand"
         ) from error
-    return Change(file, reading.content, bom + after.encode(), tuple(replacements))
+    return Change(file, reading.content, bom + after, tuple(replacements))
 
 
 def preview(change: Change, secrets: Collection[str] = ()) -> str:
@@ -106,23 +124,44 @@ def preview(change: Change, secrets: Collection[str] = ()) -> str:
     before, after = (
         masked(syntax, text, hidden).replace("\r\n", "\n").removesuffix("\n").split("\n") for text in texts
     )
-    lines = difflib.unified_diff(before, after, str(change.file.path), f"{change.file.path} (after)", lineterm="")
+    lines = unified(before, after, (str(change.file.path), f"{change.file.path} (after)"))
     return "".join(f"{line}\n" for line in lines)
 
 
 def write(change: Change) -> None:
-    """Give the file its new content. Raise `HostFileError` if it is no longer what it was, or cannot be written."""
+    """Give the file its new content.
+
+    Raise `FileChangedError` if it is no longer what it was, and `HostFileError` if it cannot be written.
+    """
     path = change.file.path
     try:
         if read_file(path) != change.before:
-            raise HostFileError(f"{path}: was changed by another program meanwhile; nothing was changed", remedy=_AGAIN)
+            raise _changed(path)
         if change.after != change.before:
-            replace_file(path, change.after)
+            _remove_left(path)
+            replace_file(path, change.after, before=change.before)
+    except ChangedError:
+        raise _changed(path) from None
     except OSError as error:
-        raise HostFileError(f"{path}: cannot be written: {error.strerror}; nothing was changed") from error
+        raise HostFileError(
+            f"{path}: cannot be written: {error.strerror}; nothing was changed",
+            remedy="check its permissions, those of its directory, and the disk",
+        ) from error
 
 
-_AGAIN = "close the host, or try again"
+def _remove_left(path: Path) -> None:
+    """Remove what was left beside a file by a command that was killed while it replaced it: secrets may be in it."""
+    target = Path(os.path.realpath(path))
+    # As `tempfile` names them; no other program does, and no other command of ours is at work.
+    ours = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}\.tmp")
+    for name in filter(ours.fullmatch, os.listdir(target.parent)):
+        (target.parent / name).unlink()
+
+
+def _changed(path: Path) -> FileChangedError:
+    return FileChangedError(
+        f"{path}: was changed by another program meanwhile; nothing was changed", remedy="close the host, or try again"
+    )
 
 
 def split_bom(content: bytes) -> tuple[bytes, str]:

@@ -13,6 +13,11 @@ from dataclasses import dataclass, field
 from supervisord_mcp.config.variables import PROJECT, escape
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+#: What editors call the directory that they have open. To a host that knows no such word, it is a slip of somebody who
+#: copied an entry: the server would be given these very letters.
+_EDITORS = ("workspaceFolder", "workspaceRoot")
+_WORKSPACE = r"\$\{(?:workspaceFolder|workspaceRoot)\}"
+_NO_WORKSPACE = "this host has no word for the directory that it has open; write its path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +30,15 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A reference that cannot be put into our language, and why."""
+    """A reference that cannot be put into our language, and why.
+
+    A ``verbatim`` one means nothing to the host either: it hands it on as it is written.
+    """
 
     written: str
     why: str
     secret: bool = False
+    verbatim: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +56,30 @@ class Context:
     inputs: Mapping[str, Input] = field(default_factory=dict)
 
 
-#: How a host writes variables: a function that puts a text of the host into our language.
-Language = Callable[[str, Context], Translation]
 #: What a reference means: a text of our language, or that nobody knows.
 _Meaning = Callable[[re.Match[str], Context], "str | Unknown"]
 
 
-def plain(text: str, context: Context) -> Translation:
-    """Translate for a host without variables."""
-    return Translation(escape(text))
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How a host writes variables; called, it puts a text of the host into our language.
 
+    ``project`` is what the host replaces by the directory that it has open, empty where it has no such word.
+    """
 
-def _language(pattern: str, meaning: _Meaning) -> Language:
-    compiled = re.compile(pattern)
+    pattern: re.Pattern[str]
+    meaning: _Meaning
+    project: str = ""
 
-    def translate(text: str, context: Context) -> Translation:
+    def __call__(self, text: str, context: Context) -> Translation:
+        """Translate a text."""
         parts: list[str] = []
         unknown: list[Unknown] = []
         at = 0
-        for match in compiled.finditer(text):
+        for match in self.pattern.finditer(text):
             parts.append(_literal(text[at : match.start()], first=not at))
             at = match.end()
-            found = meaning(match, context)
+            found = self.meaning(match, context)
             if isinstance(found, Unknown):
                 unknown.append(found)
                 found = _literal(found.written, first=not match.start())
@@ -76,7 +87,15 @@ def _language(pattern: str, meaning: _Meaning) -> Language:
         parts.append(_literal(text[at:], first=not at))
         return Translation("".join(parts), tuple(unknown))
 
-    return translate
+
+def _language(pattern: str, meaning: _Meaning, project: str = "") -> Language:
+    if project:
+        return Language(re.compile(pattern), meaning, project)
+
+    def with_workspace(match: re.Match[str], context: Context) -> str | Unknown:
+        return Unknown(match[0], _NO_WORKSPACE, verbatim=True) if match["workspace"] else meaning(match, context)
+
+    return Language(re.compile(rf"{pattern}|(?P<workspace>{_WORKSPACE})"), with_workspace)
 
 
 def _literal(text: str, *, first: bool) -> str:
@@ -86,6 +105,8 @@ def _literal(text: str, *, first: bool) -> str:
 def _variable(name: str, written: str, default: str | None = None) -> str | Unknown:
     if not _NAME.fullmatch(name):
         return Unknown(written, f"{name!r} is not the name of a variable")
+    if name in _EDITORS:
+        return Unknown(written, _NO_WORKSPACE, verbatim=True)
     if name == PROJECT:
         # Our word for something else; a variable of that name cannot be reached.
         return Unknown(written, f"a variable named {PROJECT!r} cannot be referred to here")
@@ -114,7 +135,7 @@ def _editor(match: re.Match[str], context: Context) -> str | Unknown:
     match kind, bool(colon):
         case "env", True:
             return _variable(name, match[0])
-        case "workspaceFolder" | "workspaceRoot", False:
+        case _, False if kind in _EDITORS:
             return f"${{{PROJECT}}}"
         case "userHome", False:
             return "${HOME}"
@@ -128,6 +149,10 @@ def _editor(match: re.Match[str], context: Context) -> str | Unknown:
             return Unknown(match[0], f"only the host knows its {kind} {name!r}")
         case _:
             return Unknown(match[0], "only the host knows what it stands for")
+
+
+def _plugin(match: re.Match[str], context: Context) -> str | Unknown:
+    return Unknown(match[0], _NO_WORKSPACE, verbatim=True) if match[1] in _EDITORS else _editor(match, context)
 
 
 def _env(match: re.Match[str], context: Context) -> str | Unknown:
@@ -147,6 +172,8 @@ def _double(match: re.Match[str], context: Context) -> str | Unknown:
     return Unknown(match[0], "only the host knows what it stands for")
 
 
+#: No variables.
+plain = _language(r"(?!)", _env)
 #: ``${NAME}`` and ``${NAME:-default}``.
 braces = _language(r"\$\{([^}]+)\}", _braces)
 #: ``$NAME``, ``${NAME}`` and ``${NAME:-default}``.
@@ -154,7 +181,9 @@ dollars = _language(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{[^}]*\})", _shell)
 #: What a shell would expand: the same, and the output of commands.
 shell = _language(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{[^}]*\}|\([^)]*\)?)|`[^`]*`", _shell)
 #: ``${env:NAME}``, ``${workspaceFolder}``, ``${input:ID}`` and their like: VS Code and what descends from it.
-editor = _language(r"\$\{([^}]*)\}", _editor)
+editor = _language(r"\$\{([^}]*)\}", _editor, "${workspaceFolder}")
+#: The same without a word for the workspace: plugins for other editors that read the same form.
+plugin = _language(r"\$\{([^}]*)\}", _plugin)
 #: ``${env:NAME}`` and nothing else.
 env = _language(r"\$\{env:([^}]*)\}", _env)
 #: ``{env:NAME}`` and ``{file:PATH}`` of opencode.

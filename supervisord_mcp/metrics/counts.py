@@ -46,7 +46,8 @@ class Tally(msgspec.Struct):
 
     ``starts`` are children that became ready, ``on_demand`` those that a call had to wait for, ``waited`` the seconds
     from the decision to start until it was ready, of all of them. ``restarts`` are starts after an end that nobody
-    wanted. ``breaches`` counts the limits that were exceeded, by name. ``memory`` and ``processes`` are what one
+    wanted. ``breaches`` counts the limits that were exceeded, by name. From ``cpu`` to ``throttled`` is what all runs
+    used, as in `runtimes.reading.Reading`. ``memory`` and ``processes`` are what one
     instance held when it was last seen, of that ``private`` what it shared with nobody.
     """
 
@@ -58,6 +59,13 @@ class Tally(msgspec.Struct):
     restarts: int = 0
     breaches: dict[str, int] = msgspec.field(default_factory=dict)
     cpu: float = 0.0
+    read: int = 0
+    written: int = 0
+    sent: int = 0
+    received: int = 0
+    oom_kills: int = 0
+    refused: int = 0
+    throttled: float = 0.0
     memory: int = 0
     private: int = 0
     processes: int = 0

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf
 from typing import Any
 
 #: Sizes are kept in KiB: four bytes are enough for 4 TiB.
@@ -124,6 +126,41 @@ class Ring:
         if last >= first:
             yield replace(self._newest, at=last * self.step)
 
+    @property
+    def newest(self) -> float:
+        """When the newest slot began, minus infinity if there is none."""
+        return -inf if self._newest is None else self._slot(self._newest.at) * self.step
+
+    def pack(self) -> list[bytes]:
+        """Return the numbers of the slots and then each column, oldest first, for `unpack`."""
+        first = self._next
+        slots, *columns = (part[first:] + part[:first] for part in (self._slots, *self._columns))
+        if (newest := self._newest) is not None:
+            slots.append(self._slot(newest.at))
+            for column, (name, code, shift) in zip(columns, _COLUMNS, strict=True):
+                column.append(self._packed(newest, name, code, shift))
+        return [part.tobytes() for part in (slots, *columns)]
+
+    def unpack(self, parts: Sequence[bytes]) -> None:
+        """Hold exactly what was packed. Raise `ValueError` if it is nothing that a ring of this size packs."""
+        if len(parts) != 1 + len(_COLUMNS):
+            raise ValueError("other columns")
+        slots = array("q")
+        slots.frombytes(parts[0])
+        columns = tuple(array(code) for _, code, _ in _COLUMNS)
+        for column, part in zip(columns, parts[1:], strict=True):
+            column.frombytes(part)
+        if len(slots) > self.size or any(len(column) != len(slots) for column in columns):
+            raise ValueError("columns of another length")
+        if any(one >= other for one, other in pairwise(slots)):
+            raise ValueError("slots out of order")
+        self._slots, self._columns, self._next, self._newest = slots, columns, 0, None
+        if slots:
+            newest = self._load(len(slots) - 1)
+            for values in (slots, *columns):
+                values.pop()
+            self._newest = newest
+
     def _slot(self, time: float) -> int:
         return int(time // self.step)
 
@@ -167,6 +204,22 @@ class History:
         """Add a point to both series."""
         self._fine.add(point)
         self._coarse.add(point)
+
+    @property
+    def newest(self) -> float:
+        """When the newest slot began, minus infinity if there is none."""
+        return self._fine.newest
+
+    def pack(self) -> list[list[bytes]]:
+        """Return both series, for `unpack`."""
+        return [self._fine.pack(), self._coarse.pack()]
+
+    def unpack(self, series: Sequence[Sequence[bytes]]) -> None:
+        """Hold exactly what was packed. Raise `ValueError` if it is something else."""
+        if len(series) != 2:
+            raise ValueError("not two series")
+        self._fine.unpack(series[0])
+        self._coarse.unpack(series[1])
 
     def since(self, time: float, now: float) -> tuple[float, list[Point]]:
         """Return the length of a slot and the points since a time, as fine as they are kept for so long."""

@@ -89,6 +89,8 @@ class Sampler:
         self.histories: dict[str, History] = {}
         #: Whether it looks by itself; limits that depend on it are looked after all the same.
         self.enabled = True
+        #: How often something was added to the histories.
+        self.added = 0
         self._targets = targets
         self._counts = counts
         self._wall = wall
@@ -161,12 +163,11 @@ class Sampler:
             point = self._point(sample, before)
             known = points.get(target.server)
             points[target.server] = point if known is None else _together(known, point)
+            self._spent(target.server, reading, before.reading if before is not None else Reading(), point)
         self.samples = samples
+        self.added += bool(points)
         for server, point in points.items():
             self.histories.setdefault(server, History()).add(point)
-            tally = self._counts.tally(server)
-            tally.cpu += point.cpu
-            self._counts.changed = True
         for sample in samples.values():
             self._remember(sample)
             self._judge(sample)
@@ -201,6 +202,19 @@ class Sampler:
             received=max((now.received or 0) - (old.received or 0), 0),
             starts=int(before is None),
         )
+
+    def _spent(self, server: str, now: Reading, before: Reading, point: Point) -> None:
+        """Count what was used since the look before, beyond the end of the run that used it."""
+        tally = self._counts.tally(server)
+        tally.cpu += point.cpu
+        tally.read += point.read
+        tally.written += point.written
+        tally.sent += point.sent
+        tally.received += point.received
+        tally.oom_kills += max((now.oom_kills or 0) - (before.oom_kills or 0), 0)
+        tally.refused += max((now.refused or 0) - (before.refused or 0), 0)
+        tally.throttled += max((now.throttled or 0.0) - (before.throttled or 0.0), 0.0)
+        self._counts.changed = True
 
     def _remember(self, sample: Sample) -> None:
         """Keep what an instance takes, for what is said of it when it does not run."""

@@ -46,14 +46,18 @@ def take_back(folder: Path, identity: Identity | None) -> None:
 
 
 @contextlib.contextmanager
-def readable(settings: Settings, identity: Identity | None, writable: tuple[Path, ...]) -> Iterator[Settings]:
+def readable(
+    settings: Settings, identity: Identity | None, writable: tuple[Path, ...], *, contained: bool = False
+) -> Iterator[Settings]:
     """Give settings that an identity can read for a block: files that are closed to it are shown as copies.
 
-    The copies lie beside the first of the folders that are written, for the time of the block.
+    The copies lie beside the first of the folders that are written, for the time of the block. With ``contained`` they
+    are for a container, in which nobody owns anything of the machine; then their directory is closed instead.
     """
-    closed = [] if identity is None else [path for path in settings.files if _is_closed_file(path)]
-    mounts = [] if identity is None else [mount for mount in settings.mounts if _is_closed_file(mount.path)]
-    if identity is None or not (closed or mounts):
+    other = identity is not None or contained
+    closed = [path for path in settings.files if other and _is_closed_file(path)]
+    mounts = [mount for mount in settings.mounts if other and _is_closed_file(mount.path)]
+    if not (closed or mounts):
         yield settings
         return
     with tempfile.TemporaryDirectory(prefix="settings-", dir=writable[0].parent if writable else None) as name:
@@ -62,10 +66,11 @@ def readable(settings: Settings, identity: Identity | None, writable: tuple[Path
         for number, (target, source) in enumerate(wanted.items()):
             copy = os.path.join(name, str(number))
             shutil.copyfile(source, copy)
-            os.chmod(copy, 0o400)
-            os.chown(copy, identity.uid, identity.gid)
+            os.chmod(copy, 0o444 if identity is None else 0o400)
+            if identity is not None:
+                os.chown(copy, identity.uid, identity.gid)
             made.append(Mount(copy, "ro", target))
-        os.chmod(name, 0o711)
+        os.chmod(name, 0o700 if identity is None else 0o711)
         yield replace(
             settings,
             files=tuple(path for path in settings.files if path not in closed),

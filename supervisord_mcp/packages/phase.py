@@ -15,7 +15,7 @@ from supervisord_mcp.egress.rules import Egress, Rule
 from supervisord_mcp.packages import steps
 from supervisord_mcp.packages.ownership import readable
 from supervisord_mcp.packages.settings import Settings
-from supervisord_mcp.runtimes.base import ExitStatus, LaunchSpec, Mount, Network, Runtime
+from supervisord_mcp.runtimes.base import Container, ExitStatus, LaunchSpec, Mount, Network, Runtime
 from supervisord_mcp.runtimes.egress.plan import PROXY_URL
 from supervisord_mcp.runtimes.limits import Limits
 from supervisord_mcp.runtimes.roots import runtime_roots
@@ -58,7 +58,8 @@ class Surroundings:
 
     ``confinement`` is asked for it when something is installed, and may raise `SmcpError`. ``environ`` is the daemon's
     environment with that of the server over it; of both only settings of installers are used. ``installing`` is called
-    when an installation waits and again when it begins.
+    when an installation waits and again when it begins. ``container`` is in which image it happens, where it is to run
+    in one: ``find`` knows the programs of that then, and ``outside`` those of the machine.
     """
 
     runtime: Runtime
@@ -71,6 +72,8 @@ class Surroundings:
     installing: Callable[[], None]
     progress: Callable[[str], None]
     grants: Grants = Grants()
+    container: Container | None = None
+    outside: steps.Find | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +103,9 @@ class Ending:
 
 async def carry_out(task: Task, around: Surroundings, progress: Callable[[str], None]) -> Ending:
     """Run a command to its end; ``progress`` gets each line. Raise `IsolationError` where it cannot be isolated."""
-    with readable(task.settings, around.runtime.identity(NAME), task.writable) as settings:
-        return await _run(_spec(task, settings, around), task.stdin, around.runtime, progress)
+    contained = around.container is not None
+    with readable(task.settings, around.runtime.identity(NAME), task.writable, contained=contained) as settings:
+        return await run_to_end(_spec(task, settings, around), task.stdin, around.runtime, progress)
 
 
 def _spec(task: Task, settings: Settings, around: Surroundings) -> LaunchSpec:
@@ -111,6 +115,18 @@ def _spec(task: Task, settings: Settings, around: Surroundings) -> LaunchSpec:
     if isinstance(network, Egress):
         # The one variable that wins over a proxy in pip's own files.
         own["PIP_PROXY"] = PROXY_URL
+    if around.container is not None:
+        return LaunchSpec(
+            name=NAME,
+            argv=task.argv,
+            env=tuple(sorted({"LANG": "C.UTF-8", "CI": "1", **own, **task.env}.items())),
+            marker=around.marker,
+            mounts=(*(Mount(path) for path in files if not _is_of_system(path)), *mounts),
+            network=network,
+            seccomp=confinement.seccomp,
+            limits=confinement.limits,
+            container=around.container,
+        )
     env = {"PATH": around.path, "LANG": "C.UTF-8", "CI": "1", **own, **task.env}
     match around.runtime.isolation:
         case "none":
@@ -138,6 +154,11 @@ def _spec(task: Task, settings: Settings, around: Surroundings) -> LaunchSpec:
     )
 
 
+def _is_of_system(path: str) -> bool:
+    """Return whether a directory would hide one of an image that has its own, like one with headers of a compiler."""
+    return os.path.isdir(path) and (path.count("/") == 1 or path.startswith(("/usr/", "/lib", "/etc/ssl")))
+
+
 def _network(task: Task, runtime: Runtime) -> Network | Egress:
     match runtime.isolation:
         case "sandbox":
@@ -149,7 +170,8 @@ def _network(task: Task, runtime: Runtime) -> Network | Egress:
             return "host"
 
 
-async def _run(spec: LaunchSpec, stdin: bytes, runtime: Runtime, progress: Callable[[str], None]) -> Ending:
+async def run_to_end(spec: LaunchSpec, stdin: bytes, runtime: Runtime, progress: Callable[[str], None]) -> Ending:
+    """Run a child to its end on some input; ``progress`` gets each line. Raise `LaunchError` or `IsolationError`."""
     lines: deque[str] = deque(maxlen=_LINES)
     child = await runtime.launch(spec)
     try:

@@ -84,7 +84,9 @@ class RegistryRules:
         if installer == "pip" and (uv := around.find("uv")):
             # Both have the same one, and uv is quicker to say it.
             installer, program = "uv", (uv,)
-        key = (program[0], os.stat(program[0]).st_mtime_ns)
+        # A program of an image is the same for as long as the image is.
+        image = around.container.image if around.container is not None else ""
+        key = (image + program[0], 0 if image else os.stat(program[0]).st_mtime_ns)
         if key not in self._defaults:
             tools = tuple(filter(None, [around.find("node")])) if installer == "npm" else ()
             said: list[str] = []
@@ -103,7 +105,7 @@ class RegistryRules:
 
 def settings_of(installer: Installer, around: Surroundings) -> Settings:
     """Return the person's settings for an installer."""
-    node = around.find("node") if installer == "npm" else None
+    node = (around.outside or around.find)("node") if installer == "npm" else None
     prefix = os.path.dirname(os.path.dirname(os.path.realpath(node))) if node else ""
     return find_settings(installer, around.environ, around.home, prefix)
 
@@ -123,8 +125,9 @@ async def _linked(
         "insecure": list(registries.insecure),
         "certificates": registries.certificates,
     }
+    python = sys.executable if around.container is None else (around.find("python3") or "python3")
     task = Task(
-        (sys.executable, "-I", "-S", "-c", _links_program()), settings, rules=rules, stdin=json.dumps(question).encode()
+        (python, "-I", "-S", "-c", _links_program()), settings, rules=rules, stdin=json.dumps(question).encode()
     )
     ending = await carry_out(task, around, lambda line: None)
     hosts = {(rule.host, rule.port) for rule in rules}

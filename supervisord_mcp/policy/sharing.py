@@ -38,6 +38,7 @@ class Resolved:
     ``network`` is a word, or rules in the order in which they are tried. ``mounts`` are (path, target, access) in the
     order they are made, since a later one can hide an earlier one. ``seccomp`` are the words of the policy for system
     calls, ``profile`` is the name of the rules that the rest comes from.
+    ``container`` are the image, the engine and what else is said of a container; empty where there is none.
     ``credentials`` are (variable, where its secret is, how it is delivered): never the secret.
     ``capabilities`` is the normalized profile of what hosts declared, empty while callbacks are off.
     """
@@ -52,6 +53,7 @@ class Resolved:
     profile: str = ""
     seccomp: tuple[str, ...] = ()
     credentials: tuple[tuple[str, str, str], ...] = ()
+    container: tuple[str, ...] = ()
     era: str = "legacy"
     capabilities: str = ""
 
@@ -135,6 +137,8 @@ def digest(resolved: Resolved) -> str:
     ]
     if resolved.credentials:
         document.append(sorted(map(list, resolved.credentials)))
+    if resolved.container:
+        document.append({"container": list(resolved.container)})
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -152,6 +152,11 @@ def _sockets(base: Path, facts: Facts) -> Iterator[None]:
             if not name.startswith("\0"):
                 os.chmod(name, 0o666)
                 stack.callback(os.unlink, name)
+        facts["letters"] = f"{facts['project']}/letters"
+        box = stack.enter_context(contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)))
+        box.bind(facts["letters"])
+        os.chmod(facts["letters"], 0o666)
+        stack.callback(os.unlink, facts["letters"])
         local = stack.enter_context(contextlib.closing(socket.create_server(("127.0.0.1", 0))))
         facts["port"] = local.getsockname()[1]
         if facts["address"]:

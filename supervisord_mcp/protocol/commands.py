@@ -149,6 +149,19 @@ class Note:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """The child said something with ``notifications/message``, which was shown to these sessions, or to none.
+
+    ``text`` is its data: a text as it is, anything else as JSON.
+    """
+
+    level: str
+    logger: str
+    text: str
+    sessions: tuple[SessionKey, ...] = ()
+
+
 Command = (
     ToServer
     | ToSession
@@ -166,4 +179,5 @@ Command = (
     | Moved
     | Parted
     | Note
+    | LogMessage
 )

@@ -2,10 +2,10 @@
 
 A command connects, sends a greeting of role ``control`` (see `hello`) and then requests
 ``{"id": n, "op": "...", "args": {...}}``. The daemon answers each with ``{"id": n, "result": ...}`` or
-``{"id": n, "error": {"code", "message", "remedy", "exit"}}``. A stream (`Logs`, `Events`) is any number of
-``{"id": n, "event": {...}}`` and then ``{"id": n, "result": null}``; a request with ``"progress": true`` may be
-answered by events of `Progress` before its result. Replies come in any order. A command that has seen enough of a
-stream closes its connection.
+``{"id": n, "error": {"code", "message", "remedy", "exit"}}``. A stream (`Logs`, `Events`, `Tap`, `Replay`) is
+any number of ``{"id": n, "event": {...}}`` and then ``{"id": n, "result": null}``; a request with ``"progress": true``
+may be answered by events of `Progress` before its result. Replies come in any order. A command that has seen enough of
+a stream closes its connection.
 
 Every operation is one struct, so that the daemon matches on the type; what it answers with is named in its docstring.
 Unknown keys are ignored in both directions: a newer daemon serves an older command and the other way round.
@@ -20,7 +20,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from supervisord_mcp.errors import FramingError, SmcpError, UsageError
+from supervisord_mcp.protocol.replay import Replay
 from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
+from supervisord_mcp.protocol.tapping import Tap
 
 T = TypeVar("T")
 
@@ -107,11 +109,16 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Logs(msgspec.Struct, frozen=True, kw_only=True):
-    """The last lines of the log of a server, and what follows. Stream of `LogLine`."""
+    """The last lines of the log of a server, and what follows. Stream of `news.LogLine`.
+
+    With ``mark`` the first event is a `news.LogMark` instead of any lines: who asks reads the files up to there, and
+    nothing is missing or comes twice.
+    """
 
     name: str
     lines: int = 100
     follow: bool = False
+    mark: bool = False
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +147,13 @@ class Stay(msgspec.Struct, frozen=True, kw_only=True):
     """Run on although nobody needs the daemon, also if it was started on demand. Answer: null."""
 
 
+class TrustChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A person trusts files of projects as they are now, or (not ``trusted``) no more. Answer: null."""
+
+    files: tuple[str, ...]
+    trusted: bool
+
+
 class Version(msgspec.Struct, frozen=True, kw_only=True):
     """Who answers. Answer: `VersionResult`."""
 
@@ -157,12 +171,15 @@ Operation = (
     | Logs
     | Events
     | Usage
+    | Tap
+    | Replay
     | Down
     | Stay
     | Version
     | SecretChanged
     | SecretCheck
     | SecretUnlock
+    | TrustChanged
 )
 
 #: The name of every operation on the wire.
@@ -179,19 +196,23 @@ OPERATIONS: Final[Mapping[str, type[Operation]]] = {
     "logs": Logs,
     "events": Events,
     "usage": Usage,
+    "tap": Tap,
+    "replay": Replay,
     "down": Down,
     "stay": Stay,
     "version": Version,
     "secret-changed": SecretChanged,
     "secret-check": SecretCheck,
     "secret-unlock": SecretUnlock,
+    "trust-changed": TrustChanged,
 }
 _NAMES: Final[Mapping[type[Operation], str]] = {operation: name for name, operation in OPERATIONS.items()}
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon itself. ``problems`` are faults of the configuration on disk, ``logging`` is "ok" or what is wrong.
+    """The daemon itself. ``problems`` are faults of the configuration on disk.
 
+    ``logging`` and ``audit`` are "ok" or why they cannot be written, such as a full disk.
     ``hosts`` is what changed in files of hosts since they were adopted, where they are watched.
     """
 
@@ -202,6 +223,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     config: str = ""
     problems: tuple[str, ...] = ()
     logging: str = "ok"
+    audit: str = "ok"
     sessions: int = 0
     hosts: tuple[str, ...] = ()
 
@@ -215,7 +237,8 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     limits, each with what enforces it; ``uncovered`` is what a reduced isolation does not hold it back from.
     ``dropped`` counts what the server wrote that reached nobody, by why: ``noise`` (a line that is no message),
     ``late`` (an answer or progress after the end of the request), ``unknown`` (an answer to what was never asked, or
-    without an id), ``unrouted`` and ``early`` (a notification that belongs to no host).
+    without an id), ``unrouted`` and ``early`` (a notification that belongs to no host). ``image`` is that of a
+    container: its name, what that stands for, and what it stands for by now where that is something else.
     """
 
     key: str
@@ -237,6 +260,7 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     uncovered: tuple[str, ...] = ()
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
     differs: tuple[str, ...] = ()
+    image: str = ""
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -310,12 +334,6 @@ class ToolsResult(msgspec.Struct, frozen=True, kw_only=True):
 
     tools: tuple[Raw, ...] = ()
     busy: bool = False
-
-
-class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a log, without its end."""
-
-    line: str
 
 
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True):

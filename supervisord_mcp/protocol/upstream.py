@@ -13,6 +13,7 @@ from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.framing import KEPT, Oversized
 from supervisord_mcp.protocol.jsonrpc import Members, Message
 from supervisord_mcp.protocol.pending import Pending
+from supervisord_mcp.protocol.sayings import said
 from supervisord_mcp.protocol.tasks import BY_ID
 
 #: Requests whose answers have to be looked into.
@@ -256,12 +257,13 @@ class Upstream:
         line = jsonrpc.encode(message.members)
         if len(calling) > 1:
             # Nothing on the wire says whose call this is about (pitfall 28): showing it to the wrong host is worse.
-            return [Note("message", line.decode(errors="replace").strip())]
-        return [
-            ToSession(attachment.key, line, Weight.DROPPABLE)
+            return [said(message)]
+        shown = tuple(
+            attachment.key
             for attachment in self._talk.sessions.values()
             if (not calling or attachment.key in calling) and self._shows(attachment, rank, calling)
-        ]
+        )
+        return [said(message, shown), *(ToSession(key, line, Weight.DROPPABLE) for key in shown)]
 
     def _shows(self, attachment: Attachment, rank: int, calling: set[SessionKey]) -> bool:
         """Whether a log message of that rank is shown to a host, by the level that it asked for."""

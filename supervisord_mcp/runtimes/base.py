@@ -49,6 +49,28 @@ class SecretFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Container:
+    """What a container is made of, where one is launched.
+
+    ``image`` is what the engine is given: the id of an image that is there, or a name with its digest. ``shown`` is
+    what a person called it. ``engine`` is the engine that the entry names, if any, and ``user`` the user; without one
+    it is that of the image, and nobody in particular where the image says root. ``volumes`` are those of the engine by
+    name, with their places and how they may be used. ``oci_runtime`` is one that the engine knows (runsc). ``allow``
+    are openings that the entry names: ``privileged``, ``host-network``, ``engine-socket``, ``cap:NAME``. With
+    ``entrypoint`` the arguments go to what the image starts by itself.
+    """
+
+    image: str
+    shown: str = ""
+    engine: str = ""
+    user: str = ""
+    volumes: tuple[tuple[str, str, Access], ...] = ()
+    oci_runtime: str = ""
+    allow: frozenset[str] = frozenset()
+    entrypoint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchSpec:
     """Everything a runtime needs to start one child; resolved, so that equal specs give equal children.
 
@@ -58,6 +80,7 @@ class LaunchSpec:
     ``network`` may be an `Egress`: only what its rules name is reached then.
     ``seccomp`` is which system calls it may make, where the runtime can tell.
     ``secrets`` are files that only the child can read, gone when it ends; the runtime adds their variables.
+    ``container`` is what only the runtime of that name reads: there ``argv`` is one of the image, and may be empty.
     """
 
     name: str
@@ -71,6 +94,7 @@ class LaunchSpec:
     seccomp: Policy = BASE
     limits: Limits = DEFAULTS
     secrets: SecretFiles = SecretFiles()
+    container: Container | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +227,13 @@ class Runtime(ABC):
     @abstractmethod
     async def launch(self, spec: LaunchSpec) -> Child:
         """Start the child. Raise `LaunchError` when it cannot start, `IsolationError` when isolation is impossible."""
+
+    async def clean(self, marker: str) -> None:
+        """End and remove what a daemon that was killed left, and no process table shows.
+
+        ``marker`` is what the markers of all its children begin with.
+        """
+        return
 
     def rest(self) -> None:
         """Begin to release what the runtime holds for a launch that may come soon, unless one goes on."""

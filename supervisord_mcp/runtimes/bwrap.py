@@ -25,7 +25,7 @@ import anyio
 
 from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError
-from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls
+from supervisord_mcp.runtimes import diagnosis, seccomp, syscalls, watches
 from supervisord_mcp.runtimes.audit import Auditor, Report, auditor_of, ignore, spawn_audited
 from supervisord_mcp.runtimes.base import Child, ExitStatus, Lack, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.cgroup import Groups
@@ -37,7 +37,7 @@ from supervisord_mcp.runtimes.egress.proxy import Surroundings
 from supervisord_mcp.runtimes.handover import GATE, Blocked, failed, hand_over
 from supervisord_mcp.runtimes.identity import Identities, Identity
 from supervisord_mcp.runtimes.landlock.fence import Fence, can_fence, fence_of
-from supervisord_mcp.runtimes.lending import as_borrower, lend
+from supervisord_mcp.runtimes.lending import as_borrower, borrowing, lend
 from supervisord_mcp.runtimes.limits import UNLIMITED, Available, counts_for_namespaces
 from supervisord_mcp.runtimes.passage import way
 from supervisord_mcp.runtimes.placeholders import Held, Placeholders
@@ -146,7 +146,7 @@ class BwrapRuntime(Runtime):
             else:
                 words += step.words if isinstance(step, Bound) else step
         # What is refused cannot be reported to a command line, only to a daemon.
-        program = base64.b64encode(seccomp.program(replace(spec.seccomp, audit=False))).decode()
+        program = base64.b64encode(seccomp.program(replace(self.policy(spec), audit=False))).decode()
         words += ("--seccomp", str(10 + len(files)))
         files.append(f"{words[-1]}< <(base64 -d <<<{program})")
         outer, inner = _divided(_environment(spec))
@@ -157,6 +157,10 @@ class BwrapRuntime(Runtime):
     def identity(self, name: str) -> Identity | None:
         """Return the user that a child of this name runs as; None where it is the daemon's own."""
         return None if self._identities is None else self._identities.of(name)
+
+    def policy(self, spec: LaunchSpec) -> seccomp.Policy:
+        """Return which system calls a child may make; what has to be lent to it is not looked for."""
+        return borrowing(spec)
 
     def uncovered(self, spec: LaunchSpec) -> tuple[str, ...]:
         """Return what a sandbox with the network of the machine is not held back from by an older kernel."""
@@ -211,11 +215,10 @@ class BwrapRuntime(Runtime):
             line = descriptors.render([*built, *filtered, *phases])
             env = with_marker(outer, spec.marker)
             argv = (program.path, *line, "--", "/bin/sh", "-c", GATE, "smcp", *spec.argv)
-            user, group = (None, None) if identity is None else (identity.uid, identity.gid)
             shown = (*spec.read_only, *(mount.path for mount in spec.mounts))
             fence = fence_of(spec.name, needed=spec.network == "host")
             with way((program.path, *program.libraries, *shown), identity, loans):
-                started = Program(argv, env, cwd="/", pass_fds=descriptors.inherited, user=user, group=group)
+                started = Program(argv, env, cwd="/", pass_fds=descriptors.inherited, identity=identity)
                 spawned = _spawned(started, auditor, fence)
             child = ProcessChild(spawned, spec.marker, _server_status)
             child.attach(held)
@@ -230,7 +233,10 @@ class BwrapRuntime(Runtime):
                 child.attach(Sentry(opened, child.end))
                 with anyio.fail_after(_SETUP_SECONDS):
                     enforce = auditor.enforce if auditor is not None else None
-                    furnished = functools.partial(furnish, child)
+                    furnished = [functools.partial(furnish, child)]
+                    if identity is None:
+                        # Who has a user of its own has counts of its own.
+                        furnished.append(functools.partial(_share_watches, child))
                     verify = functools.partial(verify_sources, opened=opened)
                     blocked = Blocked(info.ours, block.ours, furnished, enforce, verify)
                     await hand_over(child, restraint, spec, blocked)
@@ -264,6 +270,14 @@ class BwrapRuntime(Runtime):
             needed = (libraries,) if os.path.isdir(libraries) else ()
             self._program = _Program(path, identity, _features(path), needed)
         return self._program
+
+
+async def _share_watches(child: ProcessChild, inner: int) -> None:
+    """Leave to others of the user what they watch, or say that nothing is left to them for certain."""
+    nsenter = shutil.which("nsenter", path=_STANDARD_PATH)
+    why = "no nsenter" if nsenter is None else await anyio.to_thread.run_sync(watches.share, inner, nsenter)
+    if why:
+        child.uncovered = (*child.uncovered, f"how many files it watches, of those that your user may ({why})")
 
 
 def _spawned(program: Program, auditor: Auditor | None, fence: Fence | None) -> Spawned:

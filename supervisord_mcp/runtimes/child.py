@@ -92,6 +92,7 @@ class ProcessChild(Child):
         """
         self._wrappers |= {self.pid, inner}
         self._tree.include(inner)
+        self._tree.confine()
         orphans.confine(self.pid)
 
     def attach(self, companion: Companion) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 
@@ -53,14 +54,14 @@ _FILTER_SECONDS = 2.0
 class Blocked:
     """How to talk to a blocked sandbox, and what is set up from outside before it goes on.
 
-    ``furnish`` gets the first process of the sandbox: everything in the sandbox inherits what is done to it.
+    Each of ``furnish`` gets the first process of the sandbox: everything in the sandbox inherits what is done to it.
     ``enforce`` is called right before the server itself is let go. ``verify`` gets the first process too, once the
     sandbox is complete, and raises `IsolationError` where it is not what was asked for.
     """
 
     info: int
     block: int
-    furnish: Callable[[int], Awaitable[None]]
+    furnish: Sequence[Callable[[int], Coroutine[Any, Any, None]]]
     enforce: Callable[[], None] | None = None
     verify: Callable[[int], None] = lambda inner: None
 
@@ -71,17 +72,14 @@ async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec,
     if inner is None:
         raise await failed(child, spec)
     child.confine(inner)
-    # Everything in the sandbox inherits what is set here from outside.
+    # Everything in the sandbox inherits what is set here from outside. The kernel takes its time for a cgroup.
     try:
-        await child.restrain(restraint, inner)
-    except IsolationError as error:
-        gone = _has_ended(inner)
-        # What bubblewrap says about its own end is worth more; it says nothing as long as it waits.
-        said = await _last_words(child)
-        if said or gone:
-            raise diagnosis.failure(spec.name, said) from error
-        raise
-    await blocked.furnish(inner)
+        async with anyio.create_task_group() as tasks:
+            for furnish in blocked.furnish:
+                tasks.start_soon(furnish, inner)
+            await child.restrain(restraint, inner)
+    except BaseExceptionGroup as group:
+        raise await _explained(group.exceptions[0], child, spec, inner) from None
     with contextlib.suppress(BrokenPipeError):
         os.write(blocked.block, b"\n")
     answer = await _read(child.stdout)
@@ -93,6 +91,16 @@ async def hand_over(child: ProcessChild, restraint: Restraint, spec: LaunchSpec,
     blocked.verify(inner)
     await _await_filter(inner, spec)
     await _say_go(child, spec, blocked.enforce)
+
+
+async def _explained(error: BaseException, child: ProcessChild, spec: LaunchSpec, inner: int) -> BaseException:
+    """Return the error to raise for one that befell a blocked sandbox, which may be at its end already."""
+    if not isinstance(error, IsolationError):
+        return error
+    gone = _has_ended(inner)
+    # What bubblewrap says about its own end is worth more; it says nothing as long as it waits.
+    said = await _last_words(child)
+    return diagnosis.failure(spec.name, said) if said or gone else error
 
 
 async def pass_gate(child: ProcessChild, restraint: Restraint, spec: LaunchSpec) -> None:

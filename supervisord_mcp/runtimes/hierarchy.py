@@ -56,6 +56,22 @@ def detect(process: str = "/proc/self") -> Hierarchy | None:
     return _version_2(own, mounts) or _version_1(own, mounts)
 
 
+def group_of(pid: int) -> Hierarchy | None:
+    """Return the group that somebody else put a process into, to be read; None where it cannot be seen."""
+    try:
+        own = _own_paths(_read(f"/proc/{pid}/cgroup"))
+        mounts = _mounts(_read("/proc/self/mountinfo"))
+    except OSError:
+        return None
+    for mount in mounts:
+        directory = _below(mount, own.get("")) if mount.version == 2 else None
+        if directory is not None and os.path.exists(f"{directory}/memory.current"):
+            return Hierarchy(2, tuple((name, directory) for name in CONTROLLERS))
+    places = [(name, _below(mount, own.get(name))) for name in CONTROLLERS for mount in mounts if name in mount.options]
+    found = tuple((name, place) for name, place in places if place is not None and os.path.isdir(place))
+    return Hierarchy(1, found) if found else None
+
+
 def is_root(directory: str) -> bool:
     """Whether a directory of version 2 is the root of all groups, for which the rule about processes does not hold."""
     return not os.path.exists(f"{directory}/cgroup.type")

@@ -13,7 +13,7 @@ import platform
 import stat
 import threading
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from supervisord_mcp.errors import IsolationError
@@ -22,6 +22,7 @@ from supervisord_mcp.errors import IsolationError
 FIRST, COUNT = 60706, 478
 _CALLS = {"x86_64": (116, 119, 117), "aarch64": (159, 149, 147)}
 _KEEP = ctypes.c_uint32(-1)
+_PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +130,57 @@ def acting_as(identity: Identity, action: Callable[[], None]) -> None:
         raise failures[0]
 
 
-def _become(identity: Identity) -> None:
+@contextlib.contextmanager
+def starting_as(identity: Identity | None) -> Iterator[None]:
+    """Let what this thread starts inside begin as an identity, in no other group; without one nothing is changed.
+
+    A new process that has to change its user itself needs a copy of all that this one has in memory, which takes longer
+    than everything else that its start takes. The saved user stays root: with it this thread becomes again what it was,
+    and execve puts the new one in its place. Raise `IsolationError` where this process may not be the identity.
+    """
+    if identity is None:
+        yield
+        return
+    _calls(identity.uid)
+    groups = os.getgroups()
     libc = ctypes.CDLL(None, use_errno=True)
-    setgroups, setresgid, setresuid = _CALLS.get(platform.machine(), (-1, -1, -1))
-    results = (
-        libc.syscall(setgroups, 0, None),
-        libc.syscall(setresgid, ctypes.c_uint32(identity.gid), _KEEP, _KEEP),
-        libc.syscall(setresuid, ctypes.c_uint32(identity.uid), _KEEP, _KEEP),
-    )
+    # What is ambient would outlive execve: to the kernel a thread with a saved root has not left its rights yet.
+    zero = ctypes.c_ulong(0)
+    libc.prctl(_PR_CAP_AMBIENT, ctypes.c_ulong(_CLEAR_ALL), zero, zero, zero)
+    own = (os.getresuid(), os.getresgid())
+    uid, gid = ctypes.c_uint32(identity.uid), ctypes.c_uint32(identity.gid)
+    try:
+        _set(identity.uid, (), (gid, gid, _KEEP), (uid, uid, _KEEP))
+        yield
+    finally:
+        users, own_groups = (tuple(map(ctypes.c_uint32, numbers)) for numbers in own)
+        # First the user, without whom nothing else is allowed.
+        _set(own[0][0], None, (_KEEP, _KEEP, _KEEP), users)
+        _set(own[0][0], groups, own_groups, users)
+
+
+def _become(identity: Identity) -> None:
+    uid, gid = ctypes.c_uint32(identity.uid), ctypes.c_uint32(identity.gid)
+    _set(identity.uid, (), (gid, _KEEP, _KEEP), (uid, _KEEP, _KEEP))
+
+
+_Numbers = tuple[ctypes.c_uint32, ...]
+
+
+def _set(uid: int, groups: Sequence[int] | None, gids: _Numbers, uids: _Numbers) -> None:
+    """Change the groups (None: not), group and user of this thread; the library would change those of all threads."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    setgroups, setresgid, setresuid = _calls(uid)
+    results = []
+    if groups is not None:
+        results.append(libc.syscall(setgroups, len(groups), (ctypes.c_uint32 * len(groups))(*groups)))
+    results += [libc.syscall(setresgid, *gids), libc.syscall(setresuid, *uids)]
     if any(results):
-        raise IsolationError(f"cannot act as user {identity.uid}: {os.strerror(ctypes.get_errno())}")
+        raise IsolationError(f"cannot act as user {uid}: {os.strerror(ctypes.get_errno())}")
+
+
+def _calls(uid: int) -> tuple[int, int, int]:
+    machine = platform.machine()
+    if machine not in _CALLS:
+        raise IsolationError(f"cannot act as user {uid}: the system calls of {machine} are not known")
+    return _CALLS[machine]

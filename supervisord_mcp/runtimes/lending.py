@@ -22,6 +22,7 @@ from supervisord_mcp.runtimes.base import Access, LaunchSpec
 from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.identity import Identity, may
 from supervisord_mcp.runtimes.openat2 import NO_MAGICLINKS, NO_SYMLINKS, open_path
+from supervisord_mcp.runtimes.seccomp import Policy
 
 # The same numbers on every architecture.
 _OPEN_TREE, _MOUNT_SETATTR = 428, 442
@@ -61,8 +62,17 @@ def lend(spec: LaunchSpec, identity: Identity | None, descriptors: Descriptors) 
 
 
 def as_borrower(spec: LaunchSpec, loans: Mapping[str, int]) -> LaunchSpec:
-    """Return what is launched so that what is lent to it comes to no harm: it may work on files of root."""
-    return replace(spec, seccomp=replace(spec.seccomp, lent=True)) if loans else spec
+    """Return what is launched so that what it leaves behind does no harm: where it may write, nothing is its own.
+
+    The files belong to root, or to the person, and whoever else runs one with the wrong bit is that one.
+    """
+    return replace(spec, seccomp=borrowing(spec, lent=bool(loans)))
+
+
+def borrowing(spec: LaunchSpec, *, lent: bool = False) -> Policy:
+    """Return which system calls a server may make; ``lent`` says that it works on something of somebody else."""
+    lent = lent or any(mount.access == "rw" for mount in spec.mounts)
+    return replace(spec.seccomp, lent=True) if lent else spec.seccomp
 
 
 def _shown(spec: LaunchSpec) -> Iterator[tuple[str, Access]]:

@@ -26,6 +26,8 @@ _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 #: A watcher looks only now and then, so a process without a cgroup may not get more private memory than this many
 #: times the limit; less would end servers that reserve memory and never touch it.
 _BACKSTOP = 2
+#: Far more signals that wait, and bytes of messages, than a server needs, and far less than a user may have.
+_MOST_SIGNALS, _MOST_MESSAGES = 4096, 64 * _KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ def plan(limits: Limits, available: Available) -> Plan:
     return Plan(
         limits,
         found,
-        tuple(_rlimits(limits, {e.limit: e.means for e in found})),
+        tuple(_rlimits(limits, {e.limit: e.means for e in found}, own_users=available.own_users)),
         grouped,
         frozenset(e.limit for e in found if e.means == "watcher"),
     )
@@ -193,7 +195,7 @@ def _place(name: str, limits: Limits, available: Available) -> Means:
     )
 
 
-def _rlimits(limits: Limits, means: dict[str, Means]) -> Iterator[tuple[int, int]]:
+def _rlimits(limits: Limits, means: dict[str, Means], *, own_users: bool) -> Iterator[tuple[int, int]]:
     if means.get("pids") == "rlimit" and limits.pids is not None:
         yield resource.RLIMIT_NPROC, limits.pids
     if means.get("memory") == "watcher" and limits.memory is not None:
@@ -201,6 +203,9 @@ def _rlimits(limits: Limits, means: dict[str, Means]) -> Iterator[tuple[int, int
     if limits.memory is not None:
         # Nothing a server does needs memory that cannot be swapped out.
         yield resource.RLIMIT_MEMLOCK, 0
+    if limits.memory is not None and own_users:
+        # The kernel counts them in its own namespace and for the whole user: one server is to leave some to the others.
+        yield from ((resource.RLIMIT_SIGPENDING, _MOST_SIGNALS), (resource.RLIMIT_MSGQUEUE, _MOST_MESSAGES))
     for number, value in (
         (resource.RLIMIT_NOFILE, limits.nofile),
         (resource.RLIMIT_FSIZE, limits.fsize),

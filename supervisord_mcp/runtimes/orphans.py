@@ -38,6 +38,11 @@ def confine(pid: int) -> None:
     _confined.add(pid)
 
 
+def is_confined(pid: int) -> bool:
+    """Whether nothing can leave that owned child."""
+    return pid in _confined
+
+
 def disown(pid: int) -> None:
     """Forget a child that has been reaped."""
     _owned.discard(pid)

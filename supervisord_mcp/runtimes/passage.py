@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 
 from supervisord_mcp.errors import IsolationError
@@ -34,39 +33,35 @@ def closed_paths(paths: Iterable[str], identity: Identity) -> dict[str, list[str
     return found
 
 
-def open_passage(closed: dict[str, list[str]], lent: Mapping[str, int]) -> int:
-    """Make a mount namespace in which paths can be reached; return its descriptor, which the caller closes.
+@contextlib.contextmanager
+def way(paths: Iterable[str], identity: Identity | None, lent: Mapping[str, int]) -> Iterator[None]:
+    """Let what this thread starts inside find paths that its user could not reach; without an identity nothing changes.
 
-    ``lent`` are detached mounts, each with the path that it is put at. Raise `IsolationError` where this process may
-    not make one.
+    ``lent`` are detached mounts, each with the path that it is put at. Raise `IsolationError` where that cannot be.
     """
+    closed = {} if identity is None else closed_paths(paths, identity)
+    if not closed and not lent:
+        yield
+        return
     if "/" in closed:
         raise IsolationError("the root directory is closed to other users", remedy="chmod o+x /")
-    opened: list[int] = []
-    failures: list[OSError] = []
-
-    def build() -> None:
+    with contextlib.ExitStack() as stack:
         try:
-            opened.append(_build(closed, lent))
+            stack.enter_context(_elsewhere())
+            _build(closed, lent)
         except OSError as error:
-            failures.append(error)
-
-    # A namespace of a thread's own; it stays for as long as the descriptor does.
-    thread = threading.Thread(target=build, name="passage")
-    thread.start()
-    thread.join()
-    if failures:
-        paths = dict.fromkeys([*(path for paths in closed.values() for path in paths), *lent])
-        raise IsolationError(
-            f"no way can be made to {', '.join(paths)} for the user of a server: {failures[0].strerror}",
-            remedy=f"Let others pass through (chmod o+x {' '.join(closed or lent)}), or give the daemon CAP_SYS_ADMIN.",
-        )
-    return opened[0]
+            shown = dict.fromkeys([*(path for places in closed.values() for path in places), *lent])
+            raise IsolationError(
+                f"no way can be made to {', '.join(shown)} for the user of a server: {error.strerror}",
+                remedy=f"Let others pass through (chmod o+x {' '.join(closed or lent)}),"
+                " or give the daemon CAP_SYS_ADMIN.",
+            ) from error
+        yield
 
 
 @contextlib.contextmanager
-def inside(passage: int) -> Iterator[None]:
-    """Let what this thread starts inside begin in the mount namespace of a passage."""
+def _elsewhere() -> Iterator[None]:
+    """Let this thread be in a mount namespace of its own. A thread made for that would take longer than all of it."""
     libc = ctypes.CDLL(None, use_errno=True)
     with contextlib.ExitStack() as stack:
         own = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
@@ -76,7 +71,7 @@ def inside(passage: int) -> Iterator[None]:
         # Only a thread that shares its working directory and umask with no other may change its namespace; from now on
         # this one has its own.
         _check(libc.unshare(_CLONE_FS))
-        _check(libc.setns(passage, _CLONE_NEWNS))
+        _check(libc.unshare(_CLONE_NEWNS))
         try:
             yield
         finally:
@@ -84,27 +79,9 @@ def inside(passage: int) -> Iterator[None]:
             os.fchdir(place)
 
 
-@contextlib.contextmanager
-def way(paths: Iterable[str], identity: Identity | None, lent: Mapping[str, int]) -> Iterator[None]:
-    """Let what is started inside find paths that its user could not reach; without an identity nothing is changed.
-
-    ``lent`` are detached mounts, each with the path that it is put at. Raise `IsolationError` where that cannot be.
-    """
-    closed = {} if identity is None else closed_paths(paths, identity)
-    if not closed and not lent:
-        yield
-        return
-    passage = open_passage(closed, lent)
-    try:
-        with inside(passage):
-            yield
-    finally:
-        os.close(passage)
-
-
-def _build(closed: dict[str, list[str]], lent: Mapping[str, int]) -> int:
+def _build(closed: Mapping[str, list[str]], lent: Mapping[str, int]) -> None:
+    """Change the mounts of this thread so that what is closed leads to what was granted."""
     libc = ctypes.CDLL(None, use_errno=True)
-    _check(libc.unshare(_CLONE_NEWNS))
     _mount(libc, "none", "/", "", _REC | _SLAVE)
     for cover, paths in closed.items():
         sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in paths}
@@ -123,7 +100,6 @@ def _build(closed: dict[str, list[str]], lent: Mapping[str, int]) -> int:
             _check(libc.syscall(_MOVE_MOUNT, *words, ctypes.c_uint(_BY_DESCRIPTORS)))
         finally:
             os.close(place)
-    return os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _place(libc: ctypes.CDLL, path: str, source: int) -> None:

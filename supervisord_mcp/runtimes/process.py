@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from supervisord_mcp.errors import LaunchError
+from supervisord_mcp.runtimes.identity import Identity, starting_as
 
 _CLONE_FS = 0x200
 _PR_SET_NO_NEW_PRIVS = 38
@@ -26,7 +27,7 @@ _PASSING_TROUBLE = frozenset(
 class Program:
     """What is executed: ``env`` is the whole environment, ``pass_fds`` are inherited under the same numbers.
 
-    With ``user`` and ``group`` it runs as those, in no other group; only root can do that. ``confine`` is done by the
+    With ``identity`` it runs as that, in no other group; only root can do that. ``confine`` is done by the
     thread that it is started from, one of its own: what a thread takes from itself its children never had. That thread
     goes on with ``afterwards``, where there is any: what is to die with its parent dies with the thread.
     """
@@ -36,8 +37,7 @@ class Program:
     cwd: str | None = None
     umask: int = 0o022
     pass_fds: tuple[int, ...] = ()
-    user: int | None = None
-    group: int | None = None
+    identity: Identity | None = None
     confine: Callable[[], None] | None = None
     afterwards: Callable[[], None] | None = None
 
@@ -193,21 +193,19 @@ def _confined(program: Program, standard: tuple[int, int, int]) -> int:
 def _execute(program: Program, standard: tuple[int, int, int]) -> int:
     stdin, stdout, stderr = standard
     try:
-        started = subprocess.Popen(
-            program.argv,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=program.cwd,
-            env=program.env,
-            umask=program.umask,
-            close_fds=True,
-            pass_fds=program.pass_fds,
-            start_new_session=True,
-            user=program.user,
-            group=program.group,
-            extra_groups=None if program.user is None else (),
-        )
+        with starting_as(program.identity):
+            started = subprocess.Popen(
+                program.argv,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=program.cwd,
+                env=program.env,
+                umask=program.umask,
+                close_fds=True,
+                pass_fds=program.pass_fds,
+                start_new_session=True,
+            )
     except OSError as error:
         raise _launch_error(program, error) from error
     except (ValueError, subprocess.SubprocessError) as error:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 #: The environment variable that every process of a tree carries.
 MARKER_VARIABLE = "SMCP_INSTANCE"
+_MARKER = MARKER_VARIABLE.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ def entries() -> Iterator[Entry]:
 def environment(pid: int) -> bytes | None:
     """Return a process's initial environment, NUL between the variables; None where it cannot be read.
 
-    It is empty for a zombie, a kernel thread, and for a moment in the middle of an execve.
+    It is empty for a zombie, a kernel thread, and for a moment in the middle of an execve. The kernel waits with it as
+    long as the memory of the process is locked: see `markers`, which does not.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
@@ -68,13 +70,10 @@ def environment(pid: int) -> bytes | None:
         return None
 
 
-def marker(pid: int) -> str | None:
-    """Return the marker that a process carries, or None."""
-    for variable in (environment(pid) or b"").split(b"\0"):
-        name, _, value = variable.partition(b"=")
-        if name == MARKER_VARIABLE.encode():
-            return value.decode("utf-8", "surrogateescape")
-    return None
+def markers_in(environment: bytes) -> tuple[str, ...]:
+    """Return the markers in an environment: a program may have been given one more than its own."""
+    variables = (variable.partition(b"=") for variable in environment.split(b"\0"))
+    return tuple(value.decode("utf-8", "surrogateescape") for name, _, value in variables if name == _MARKER)
 
 
 def children() -> list[int]:

@@ -4,13 +4,15 @@ A protected path is a mount of its own, and so is every directory on the way to 
 remove a mount point, so none of them can be replaced. A path that does not exist needs something to be mounted on: an
 empty directory, which git does not see, stands there while the server runs (see `placeholders`).
 
-Where a repository keeps what counts for all of its parts is a question of files as well: a file ``commondir`` in a
+Where a repository's settings say that its hooks are elsewhere in the directory, they are protected there. Where a
+repository keeps what counts for all of its parts is a question of files as well: a file ``commondir`` in a
 repository leads git to other hooks and settings, so it is protected too.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +25,10 @@ from supervisord_mcp.runtimes.placeholders import is_placeholder
 _GIT = ("hooks", "config", "config.worktree", "commondir")
 _GIT_WORKTREE = ("config.worktree", "commondir")
 _GIT_DIRECTORY = ".git"
+_HOOKS = ".git/hooks"
+_MOST_SETTINGS = 1 << 20
+_SECTION = re.compile(r"\s*\[([^\]]*)\](.*)")
+_HOOKS_PATH = re.compile(r"\s*hookspath\s*=\s*(?:\"([^\"]*)\"|([^\s#;]+))", re.IGNORECASE)
 _MOST_REPOSITORIES = 64
 _DEEPEST = 6
 #: What stands for a file that git would read: the text changes nothing for it.
@@ -34,10 +40,14 @@ Fill = Callable[[str, bytes | None], bool]
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A path to protect; ``fill`` is whether it is also protected where it does not exist."""
+    """A path to protect; ``fill`` is whether it is also protected where it does not exist.
+
+    ``named`` is what the configuration calls it, where that is not the path.
+    """
 
     path: str
     fill: bool
+    named: str = ""
 
 
 def protected_mounts(mount: Mount, fill: Fill) -> list[Mount]:
@@ -71,8 +81,29 @@ def _wanted(mount: Mount) -> Iterator[_Wanted]:
     allowed = [w.path.partition("/")[2] for w in names if w.path.startswith(f"{_GIT_DIRECTORY}/")]
     for repository in _repositories(mount.path):
         yield from (_Wanted(os.path.join(repository, name), True) for name in _GIT if name in allowed)
+    if _HOOKS in mount.protected and (path := _hooks_elsewhere(mount.path)):
+        yield _Wanted(path, True, _HOOKS)
     for worktree in _worktrees(mount.path):
         yield from (_Wanted(os.path.join(worktree, name), True) for name in _GIT_WORKTREE if name in allowed)
+
+
+def _hooks_elsewhere(root: str) -> str:
+    """Return where the settings of a repository say that its hooks are, relative to it; empty where that is outside."""
+    try:
+        with open(os.path.join(root, _GIT_DIRECTORY, "config"), encoding="utf-8", errors="replace") as file:
+            settings = file.read(_MOST_SETTINGS)
+    except OSError:
+        return ""
+    section, found = "", ""
+    for line in settings.splitlines():
+        if match := _SECTION.match(line):
+            section, line = match[1].strip().lower(), match[2]  # noqa: PLW2901 (a value may follow in the same line)
+        if section == "core" and (match := _HOOKS_PATH.match(line)):
+            found = match[1] or match[2] or ""
+    if not found:
+        return ""
+    path = os.path.relpath(os.path.join(root, os.path.expanduser(found)), root)
+    return "" if path == "." or path.split("/")[0] in ("..", _GIT_DIRECTORY) else path
 
 
 def _repositories(root: str) -> Iterator[str]:
@@ -124,9 +155,10 @@ def _guards(mount: Mount, wanted: _Wanted, fill: Fill) -> Iterator[Mount]:
         last = number == len(names)
         kind = _kind(mount.path, part)
         if kind == stat.S_IFLNK:
+            name = wanted.named or wanted.path
             raise LaunchError(
                 f"mount of {mount.path}: {part} is a symbolic link, so it cannot be kept read-only",
-                remedy=f'Replace the link, or say that it need not be protected: unprotected = ["{wanted.path}"].',
+                remedy=f'Replace the link, or say that it need not be protected: unprotected = ["{name}"].',
                 retryable=False,
             )
         if kind is None or is_placeholder(os.path.join(mount.path, part)):

@@ -11,6 +11,8 @@ _NAMES = {
     resource.RLIMIT_NPROC: "pids",
     resource.RLIMIT_DATA: "memory",
     resource.RLIMIT_MEMLOCK: "locked memory",
+    resource.RLIMIT_SIGPENDING: "queued signals",
+    resource.RLIMIT_MSGQUEUE: "queues of messages",
     resource.RLIMIT_NOFILE: "nofile",
     resource.RLIMIT_FSIZE: "fsize",
     resource.RLIMIT_CORE: "core",

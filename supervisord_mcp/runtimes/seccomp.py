@@ -20,7 +20,8 @@ from supervisord_mcp.runtimes import syscalls
 from supervisord_mcp.runtimes.bpf import Answer, Decision, Switch, Table, assemble
 from supervisord_mcp.runtimes.syscalls import Architecture
 
-#: A kind of socket that a server may make. A pair of connected unix sockets is always allowed.
+#: A kind of socket that a server may make. A pair of unix sockets is always allowed, but for datagrams: an end
+#: of such a pair can send to every socket that has a name.
 Family = Literal["inet", "inet6", "netlink-route", "unix"]
 
 _FAMILIES: Mapping[Family, int] = {"unix": 1, "inet": 2, "inet6": 10, "netlink-route": 16}
@@ -87,7 +88,10 @@ _NEW_NAMESPACES = 0x7E020000
 _TERMINAL = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C, "TIOCCONS": 0x541D, "TIOCSETD": 0x5423}
 _PERSONALITIES = (0, 0xFFFFFFFF)
 _SOCKET_TYPE = 0xF
-_RAW, _PACKET = 3, 10
+_STREAM, _RAW, _SEQPACKET, _PACKET = 1, 3, 5, 10
+
+#: A pair of sockets that stay connected with each other.
+_CONNECTED = Switch(1, ((_STREAM, ALLOW), (_SEQPACKET, ALLOW)), _NO_FAMILY, mask=_SOCKET_TYPE)
 
 #: Further denials that look at an argument: the call, the argument's position and its value.
 _PARTS: Mapping[str, tuple[str, int, int]] = {"prctl(PR_SET_MM)": ("prctl", 0, 35)}
@@ -99,8 +103,8 @@ class Policy:
 
     ``userns`` allows namespaces of its own to a server that puts its parts into sandboxes, ``ptrace`` the tools of a
     debugger. ``deny`` names further calls, or ``prctl(PR_SET_MM)``. With ``audit`` what is refused is also reported.
-    ``lent`` is for a server that makes files which belong to somebody else: none gets the bit by which whoever runs it
-    is its owner, nor rights of its own from the root of a namespace that is the server's.
+    ``lent`` is for a server that makes files which belong to somebody else, to root or to a person: none gets the bit
+    by which whoever runs it is its owner, nor rights of its own from the root of a namespace that is the server's.
     Raise `ValueError` for words that have no meaning.
     """
 
@@ -138,7 +142,7 @@ def decisions(policy: Policy) -> dict[str, Decision]:
         "ioctl": Switch(1, _cases(_TERMINAL.values(), _REFUSED), ALLOW),
         "personality": Switch(0, _cases(_PERSONALITIES, ALLOW), _REFUSED),
         "socket": _sockets(policy.families),
-        "socketpair": Switch(0, ((_UNIX, ALLOW),), _NO_FAMILY),
+        "socketpair": Switch(0, ((_UNIX, ALLOW if "unix" in policy.families else _CONNECTED),), _NO_FAMILY),
     }
     if policy.userns:
         decided |= dict.fromkeys(("clone", "unshare", "setns", "chroot"), ALLOW)
@@ -202,7 +206,7 @@ def describe(policy: Policy) -> tuple[str, ...]:
     sockets = ", ".join(name for name in get_args(Family) if name in policy.families) or "none"
     words = [
         "system calls: those that Linux is known to have, for this kind of processor; unknown ones are not there",
-        f"sockets: {sockets}; raw ones are refused, a pair of connected unix sockets is allowed",
+        f"sockets: {sockets}; raw ones are refused, a pair of unix sockets with a connection is allowed",
         "refused: changes to the machine, mounts, kernel modules, keys, io_uring, typing into terminals",
     ]
     words.append(f"namespaces of its own: {'allowed' if policy.userns else 'refused'}")

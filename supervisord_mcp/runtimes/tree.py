@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Iterable
 
-from supervisord_mcp.runtimes import orphans, proctable
+from supervisord_mcp.runtimes import markers, orphans, proctable
 from supervisord_mcp.runtimes.proctable import Entry
 
 #: How often one `Tree.kill` looks for processes that were forked while it was ending the others.
@@ -34,6 +34,7 @@ class Tree:
         # Who was seen in the tree once stays in it, also after it cleared its environment and lost its parent.
         self._known: set[tuple[int, int]] = set()
         self._held = True
+        self._confined = False
         self.include(leader)
 
     def include(self, pid: int) -> None:
@@ -41,6 +42,13 @@ class Tree:
         entry = proctable.read_entry(pid)
         if entry is not None:
             self._known.add(entry.identity)
+
+    def confine(self) -> None:
+        """Tell that from now on nothing leaves the descendants of those that are in it: a pid namespace holds them.
+
+        What they carry in their environment is not looked at any more.
+        """
+        self._confined = True
 
     def release(self) -> None:
         """Tell that the leader is about to be reaped: from now on its number may mean another process or group."""
@@ -52,11 +60,11 @@ class Tree:
         protected, session = proctable.ancestors(), os.getsid(0)
         outside = [e for e in table.values() if e.pid not in protected and e.session != session and e.ppid != 2]
         found = {e.pid: e for e in outside if self._is_own(e)}
-        self.unsettled = False
-        for entry in outside:
-            if entry.pid not in found and entry.alive:
-                self._judge_by_marker(entry, found)
         self._close_over(outside, found)
+        self.unsettled = False
+        if not self._confined:
+            self._judge_by_marker(outside, found)
+            self._close_over(outside, found)
         self._known |= {entry.identity for entry in found.values()}
         return sorted((e for e in found.values() if e.alive), key=lambda e: (e.started, e.pid))
 
@@ -99,19 +107,23 @@ class Tree:
             return True
         return self._held and self._leader in (entry.pid, entry.pgrp, entry.session)
 
-    def _judge_by_marker(self, entry: Entry, found: dict[int, Entry]) -> None:
-        text = proctable.environment(entry.pid)
-        if text is None:
-            return
-        variables = text.split(b"\0")
-        if self._marker and f"{proctable.MARKER_VARIABLE}={self._marker}".encode() in variables:
-            found[entry.pid] = entry
-        elif orphans.is_stranger(entry):
-            # It cleared its environment, or is in the middle of an execve, when the environment looks empty.
-            unmarked = not any(v.startswith(f"{proctable.MARKER_VARIABLE}=".encode()) for v in variables)
-            if unmarked and orphans.is_only_one(self._leader):
+    def _judge_by_marker(self, outside: list[Entry], found: dict[int, Entry]) -> None:
+        """Take in who carries the marker, and who is without one and can have come from nobody else."""
+        held = {entry.pid: entry for entry in outside if orphans.is_confined(entry.pid)}
+        self._close_over(outside, held)
+        others = [entry for entry in outside if entry.alive and entry.pid not in found and entry.pid not in held]
+        told = markers.markers(others)
+        alone = orphans.is_only_one(self._leader)
+        for entry in others:
+            carried = told.get(entry.pid, ())
+            if carried is not None and self._marker and self._marker in carried:
                 found[entry.pid] = entry
-            self.unsettled |= not text
+            elif orphans.is_stranger(entry) and entry.pid in told:
+                # It cleared its environment, or put something else in its place, or is in the middle of an execve.
+                if alone:
+                    found[entry.pid] = entry
+                self.unsettled |= carried is None
+        markers.forget(outside)
 
     def _close_over(self, outside: list[Entry], found: dict[int, Entry]) -> None:
         present = {entry.pid for entry in outside}
@@ -156,13 +168,9 @@ def marked(prefix: str) -> list[Entry]:
     Servers of root have users of their own, so there it is every process.
     """
     protected = proctable.ancestors()
-    found = []
-    for entry in proctable.entries():
-        if entry.pid in protected or not entry.alive or not _is_mine(entry.pid):
-            continue
-        marker = proctable.marker(entry.pid)
-        if marker is not None and marker.startswith(prefix):
-            found.append(entry)
+    mine = [e for e in proctable.entries() if e.pid not in protected and e.alive and _is_mine(e.pid)]
+    told = markers.markers(mine)
+    found = [entry for entry in mine if any(marker.startswith(prefix) for marker in told.get(entry.pid) or ())]
     return sorted(found, key=lambda e: (e.started, e.pid))
 
 

@@ -123,7 +123,7 @@ class Machine:
     def release(self, *keys: str) -> None:
         """Give everything back."""
         for one in self.releases(*keys):
-            release_file(one, self.world)
+            release_file(one, self.world, self.person.where)
 
 
 def entry(*argv: str, **more: Any) -> HostEntry:

@@ -222,3 +222,19 @@ def test_a_known_server_reaches_also_the_addresses_that_it_is_given(home: Path) 
 def test_nothing_of_a_secret_is_in_what_is_said(home: Path) -> None:
     found = asked(home, "some-mcp", "--token", TOKEN, URL=f"https://{TOKEN}@localhost/")
     assert TOKEN not in str(found.remarks) + str(found.settings)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-it", "x"), "--tty: a terminal turns the ends of lines"),
+        (("-d", "x"), "--detach: a container in the background"),
+        (("--privileged", "x"), "--privileged: it is no container any more"),
+        (("--network=host", "x"), 'if it is meant, add it by hand with permit = ["host-network"]'),
+        (("-v", "/var/run/docker.sock:/var/run/docker.sock", "x"), 'permit = ["engine-socket"]'),
+        (("--cap-add", "SYS_ADMIN", "x"), 'permit = ["cap:SYS_ADMIN"]'),
+    ],
+)
+def test_a_container_that_is_open_is_not_taken_over_unseen(home: Path, words: tuple[str, ...], told: str) -> None:
+    argv = ("docker", "run", "-i", "--rm", *words)
+    assert told in needs(Wanted(argv), Place(str(home))).obstacle

@@ -58,7 +58,7 @@ def test_an_entry_that_others_changed_is_a_refusal_that_names_it(machine: Machin
     before = file.read_bytes()
     (one,) = machine.releases()
     with pytest.raises(SmcpError, match=r"mcpServers\.time"):
-        release_file(one, machine.world)
+        release_file(one, machine.world, machine.person.where)
     assert file.read_bytes() == before
     assert len(machine.records.adopted()) == 1
 

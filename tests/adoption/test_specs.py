@@ -55,3 +55,11 @@ def test_the_same(one: HostEntry, other: HostEntry) -> None:
 )
 def test_not_the_same(one: HostEntry, other: HostEntry) -> None:
     assert not same(one, other)
+
+
+def test_a_program_whose_place_is_not_known_yet(tmp_path: Path) -> None:
+    place = Place(str(tmp_path), {"PATH": "/usr/bin"})
+    commands = ("${project}/bin/x",), ("${A}/bin/x",), ("${A}", "x"), ("~/bin/x",)
+    prints = {fingerprint(entry(*argv), place) for argv in commands}
+    assert len(prints) == 4
+    assert fingerprint(entry("${A}/bin/x"), place) in prints

@@ -89,8 +89,7 @@ def test_what_changed_since(
     for one in drifted(machine.person, machine.records.adopted()):
         assert str(file) in one.text
         assert bool(one.remedy) is (one.change not in (Change.EDITED, Change.GONE))
-        # What still runs through smcp is not adopted before it is given back.
-        assert ("smcp release" in one.remedy) is (one.change is Change.BROKEN)
+        assert one.remedy in ("", "smcp adopt cursor")
 
 
 def test_a_file_that_does_not_parse_any_more(machine: Machine) -> None:
@@ -108,3 +107,20 @@ def test_what_was_adopted_again_counts_as_it_was_written_last(machine: Machine) 
     edit(file, lambda servers: servers.update(time={"command": "other-mcp"}))
     machine.adopt()
     assert drift(machine) == []
+
+
+def test_an_adopted_entry_whose_server_was_removed_or_renamed(machine: Machine) -> None:
+    file = machine.cursor(time=TIME)
+    before = file.read_bytes()
+    machine.adopt()
+    config = machine.paths.config_file
+    config.write_text(config.read_text().replace("[servers.time]", "[servers.clock]"))
+    assert drift(machine) == [("time", Change.UNKNOWN)]
+    (one,) = drifted(machine.person, machine.records.adopted())
+    assert one.text == f"time in {file} names a server that smcp does not have any more"
+    assert one.remedy == "smcp release cursor, or bring 'time' back: smcp add"
+    # A configuration that is broken just now says nothing of its servers.
+    config.write_text("[servers")
+    assert drift(machine) == []
+    machine.release()
+    assert file.read_bytes() == before

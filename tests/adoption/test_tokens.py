@@ -53,5 +53,45 @@ def test_variables_and_words_of_a_command() -> None:
     words = ["npx", "--token", "abc", "--api-key=zz", "--verbose", "-k", "postgres://u:hunter2@h/d", "--level", "--x"]
     assert list(secret_words(words)) == [2, 3, 6]
     assert list(secret_words([TOKEN])) == [0]
+    assert list(secret_words(["--token", "${TOKEN}", "--api-key=${KEY}", "--token", "${A:-hunter2}"])) == [4]
     assert has_token(f"a {TOKEN} b")
     assert not has_token("nothing here")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("API_TOKEN=hunter2",),
+        ("-e", "API_TOKEN=hunter2"),
+        ("API_KEY=hunter2 exec node x.js",),
+        ("export A=1; DB_PASSWORD=hunter2 ./run",),
+        ('{"url": "x", "apiKey": "hunter2"}',),
+        ("X-Api-Key: hunter2",),
+        ("x-api-key:hunter2",),
+        ("--auth", "anna:hunter2"),
+        ("--bearer=hunter2",),
+        ("--db-pass", "hunter2"),
+    ],
+)
+def test_a_word_with_a_secret_in_it(words: tuple[str, ...]) -> None:
+    assert list(secret_words(("x", *words))) == [len(words)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("LEVEL=debug",),
+        ("API_TOKEN=$API_TOKEN exec x",),
+        ("a=b c=d",),
+        ('{"apiKey": "<your key>"}',),
+        ("http://h:80/x",),
+        ("Accept: text/plain",),
+        ("--auth", "none"),
+        ("--auth", "--bearer"),
+        ("--author", "anna"),
+        ("--pass",),
+        ("c:token",),
+    ],
+)
+def test_a_word_without_one(words: tuple[str, ...]) -> None:
+    assert list(secret_words(("x", *words))) == []

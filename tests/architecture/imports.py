@@ -13,10 +13,11 @@ from tests.architecture.source import PACKAGE, Import, Module, Project, Violatio
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
-    frozenset({"config", "runtimes", "systemd", "pipes", "hangup", "endpoint", "facts"}),
+    frozenset({"config", "runtimes", "systemd", "pipes", "hangup", "endpoint", "facts", "loglines", "rotated"}),
     frozenset({"credentials"}),
     frozenset(
         {
+            "images",
             "packages",
             "hosts",
             "catalogues",
@@ -31,13 +32,30 @@ LAYERS: tuple[frozenset[str], ...] = (
             "probes",
         }
     ),
-    frozenset({"doctor", "launch", "session", "conduit", "remarks", "adoption", "breaches", "traffic", "metrics"}),
+    frozenset({"contained", "machine"}),
+    frozenset({"doctor", "launch", "session", "conduit", "remarks", "adoption", "breaches", "traffic", "metrics"})
+    | frozenset({"logbooks", "announcements", "audit", "journald"}),
     frozenset({"blueprint", "explanation", "congestion", "echoes"}),
     frozenset({"server"}),
     frozenset({"reports"}),
-    frozenset({"housing"}),
+    frozenset({"housing", "starting"}),
     frozenset({"supervisor"}),
-    frozenset({"caller", "listener", "http", "reloader", "inspector", "admission", "interview", "rotation", "usage"}),
+    frozenset(
+        {
+            "caller",
+            "listener",
+            "http",
+            "reloader",
+            "inspector",
+            "admission",
+            "interview",
+            "rotation",
+            "taps",
+            "usage",
+            "exporter",
+        }
+    ),
+    frozenset({"replays"}),
     frozenset({"control", "reception", "hostwatch"}),
     frozenset({"daemon"}),
     frozenset({"cli"}),
@@ -136,7 +154,7 @@ def heavy_libraries_have_one_home(project: Project) -> Iterator[Violation]:
         inside = module.name.removeprefix(f"{PACKAGE}.")
         for imported in module.imports():
             homes = HOMES.get(imported.target.partition(".")[0])
-            if homes and not homes & {inside, module.place}:
+            if homes and not any(f"{inside}.".startswith(f"{home}.") for home in homes):
                 yield module.violation(imported, f"{imported.target} is at home in {', '.join(sorted(homes))}")
 
 

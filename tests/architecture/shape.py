@@ -108,8 +108,8 @@ def only_commands_print(project: Project) -> Iterator[Violation]:
 
 
 def _runs_elsewhere(module: Module) -> bool:
-    """Whether a module is a part of the program that makes attempts in a sandbox."""
-    return module.name.startswith(f"{PACKAGE}.probes.inside")
+    """Whether a module is a part of a program that runs in a sandbox: the one with attempts, or the gate."""
+    return module.name.startswith(f"{PACKAGE}.probes.inside") or module.name == f"{PACKAGE}.runtimes.container.gate"
 
 
 @rule

@@ -18,6 +18,12 @@ FAMILIES = (
 #: Modules whose proof is a test of another name, and which.
 WITNESSES: dict[str, str] = {
     **{f"hosts.families.{name}": "tests/hosts/test_catalogue.py" for name in FAMILIES},
+    "packages.inside.python": "tests/packages/test_volumes.py",
+    # They are the parts of one launch, which is only seen as a whole.
+    **{
+        f"runtimes.container.{name}": "tests/runtimes/container/test_runtime.py"
+        for name in ("child", "entrance", "gate", "launching", "starting", "sweeping", "watch")
+    },
     # They run in a sandbox, and what came of each is what is tested.
     **{
         f"probes.inside.{name}": "tests/probes/test_trial.py"

@@ -201,7 +201,7 @@ async def test_a_log_directory_that_is_a_file_does_not_stop_a_start() -> None:
 
 @bounded(90)
 async def test_many_rotations_by_many_writers() -> None:
-    entry = {"scope": "session", "log": {"max_size": "4K", "keep": 2}}
+    entry = {"scope": "session", "log": {"max_size": "4K", "keep": 2, "rate": "off"}}
     async with daemon(bare("s", entry=entry)) as d:
         hosts = [await d.connected("s") for _ in range(20)]
         for _ in range(3):  # six megabytes in files of four kilobytes: more than a thousand rotations

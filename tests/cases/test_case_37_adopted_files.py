@@ -50,6 +50,22 @@ async def test_a_host_that_changes_an_adopted_file() -> None:
             f"b in {file} is new and runs beside smcp: smcp adopt cursor",
         ]
         assert "hosts: a in" in await smcp(d, "status")
+        # It only says so: without a person who confirms it nothing is taken over, and here none can be asked.
+        asked = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "supervisord_mcp", "adopt"],
+            env=d.env,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert asked.returncode == 2
+        assert b"nobody can be asked here; nothing was changed" in asked.stderr
+        assert json.loads(file.read_text()) == data
+        assert [one["name"] for one in (await d.status())["servers"]] == ["a"]
+        assert len(await remarks(d, 2)) == 2
         assert (await smcp(d, "events", "--json")).count('"host-changed"') == 2
 
         await smcp(d, "adopt", "--yes", "--network", "none")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,12 +31,16 @@ async def adopted(d: Daemon, **servers: Mapping[str, Any]) -> dict[str, Any]:
     return entries
 
 
-async def start(d: Daemon, entry: Mapping[str, Any], env: Mapping[str, str]) -> Host:
-    """Start an entry as a host does: with its own variables, ``${env:NAME}`` replaced, over those of the host."""
+async def start(d: Daemon, entry: Mapping[str, Any], env: Mapping[str, str], workspace: str = "") -> Host:
+    """Start an entry as a host does: with its own variables, ``${env:NAME}`` replaced, over those of the host.
+
+    In its words ``${workspaceFolder}`` is replaced by the directory that the host has open.
+    """
     own = {}
     for name, text in entry.get("env", {}).items():
         own[name] = env.get(text[6:-1], "") if text.startswith("${env:") else text
-    host = Host([entry["command"], *entry["args"]])
+    words = [entry["command"], *entry["args"]]
+    host = Host([word.replace("${workspaceFolder}", workspace) for word in words])
     d.hosts.append(host)
     return host.start(env={**env, **own}, cwd="/")
 
@@ -76,3 +81,28 @@ async def test_two_hosts_with_different_values_have_two_instances_and_none_is_an
         told = host.stderr.decode()
         assert "servers.s.command[5]" in told
         assert "${WORD} is not set" in told
+
+
+@bounded(90)
+async def test_an_entry_that_names_the_workspace_serves_the_one_that_its_host_has_open() -> None:
+    async with daemon(start=False) as d:
+        words = [*FAKE[1:], "${workspaceFolder}/notes"]
+        entries = await adopted(d, s={"command": FAKE[0], "args": words, "env": {"PROJECT": "${workspaceFolder}"}})
+        assert entries["s"]["args"][-3:] == ["s", "--project", "${workspaceFolder}"]
+        assert tomllib.loads(d.config.read_text())["servers"]["s"]["scope"] == "project"
+        folders, seen = [], []
+        for name in ("one", "two", "one"):
+            folder = d.user / name
+            folder.mkdir(exist_ok=True)
+            (folder / "notes").touch()
+            folders.append(str(folder))
+            # Neither the directory in which the host starts it nor a variable says what it has open.
+            host = await start(d, entries["s"], d.env, str(folder))
+            await host.handshake("2025-11-25", None, id='"hello"', timeout=20)
+            seen.append((await host.call("where", look=[str(d.user / n / "notes") for n in ("one", "two")])).value)
+        assert [found["project"] for found in seen] == folders
+        assert [list(found["seen"].values()) for found in seen] == [[True, False], [False, True], [True, False]]
+        assert seen[0]["run"] == seen[2]["run"] != seen[1]["run"]
+        server = await d.server("s")
+        assert server["scope"] == "project"
+        assert sorted(one["project"] for one in server["instances"]) == sorted(set(folders))

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tomllib
 from typing import Any
 
 import pytest
 
+from supervisord_mcp.cli import person, secret_values
+from supervisord_mcp.config.files import locked
+from supervisord_mcp.credentials.vault import NewKey, Vault
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.protocol import control
 from tests.adoption.machine import TIME, TOKEN, Machine
 from tests.cli.conftest import Smcp
 from tests.cli.daemon import FakeDaemon
+from tests.kit.daemon import ROOT
 
+NO_KEYRING = "keyring.backends.fail.Keyring"
 GIT = {"command": "npx", "args": ["x-mcp"], "env": {"GIT_TOKEN": TOKEN}}
 
 
@@ -161,3 +169,147 @@ def test_a_disabled_server_is_not_tried(smcp: Smcp, machine: Machine, tools: Fak
     assert smcp("adopt", "--yes").status == 0
     assert json.loads(file.read_text())["mcpServers"]["time"]["disabled"] is True
     assert tools.asked == [control.Reload()]
+
+
+def test_an_entry_whose_smcp_is_gone_is_shown_and_written_again(
+    smcp: Smcp, machine: Machine, tools: FakeDaemon
+) -> None:
+    machine.cursor(time=TIME)
+    machine.adopt()
+    gone = machine.root / "gone/smcp"
+    mine = {"command": str(gone), "args": ["connect", "time"]}
+    file = machine.write(".codeium/windsurf/mcp_config.json", {"mine": mine})
+    before = file.read_bytes()
+    out = smcp("adopt", "--dry-run").out
+    assert f"{file}:3: mcpServers.mine: it starts {gone}, which is not there any more; it is written again" in out
+    assert f'-      "command": "{gone}",' in out
+    assert file.read_bytes() == before
+    assert smcp("import", "--yes").out == "nothing to import\n"
+    assert smcp("adopt", "--yes").status == 0
+    assert json.loads(file.read_text())["mcpServers"]["mine"]["args"][-1] == "time"
+    assert list(servers(machine)) == ["time"]
+    assert smcp("release", "--yes").status == 0
+    assert file.read_bytes() == before
+
+
+def test_of_two_commands_at_once_one_waits_and_then_says_why_it_did_nothing(
+    smcp: Smcp, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = machine.cursor(time=TIME)
+    machine.adopt()
+    before = file.read_bytes()
+    monkeypatch.setattr(person, "WAIT", 0.1)
+    with locked(machine.paths.adoption_dir / "commands.lock"):
+        for words in (("adopt",), ("import",), ("release",)):
+            ran = smcp(*words, "--yes")
+            assert ran.status == 1
+            assert "another smcp adopt, import or release has been at the files of hosts for 0.1 s" in ran.err
+            assert "nothing was changed" in ran.err
+            # One that only looks does not wait.
+            assert smcp(*words, "--dry-run").status == 0
+    assert file.read_bytes() == before
+    assert smcp("release", "--yes").status == 0
+
+
+def test_two_processes_at_once_do_what_one_would(machine: Machine) -> None:
+    junie = machine.write(".junie/mcp/mcp.json", {"j": GIT})
+    files = [machine.cursor(time=TIME, git=GIT), machine.claude(clock=TIME), junie]
+    before = [file.read_bytes() for file in files]
+    environ = {**os.environ, **machine.environ, "PYTHONPATH": str(ROOT), "PYTHON_KEYRING_BACKEND": NO_KEYRING}
+    for words in (("adopt", "--untried"), ("release",)):
+        command = [sys.executable, "-m", "supervisord_mcp", *words, "--yes"]
+        many = [
+            subprocess.Popen(command, env=environ, cwd=machine.project, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for _ in range(2)
+        ]
+        ended = [(one.communicate(timeout=60), one.returncode) for one in many]
+        assert [code for _, code in ended] == [0, 0], ended
+        assert sum(b"adopted " in out for (out, _), _ in ended) == (words[0] == "adopt")
+        if words[0] == "adopt":
+            assert len(machine.records.adopted()) == len(files)
+            assert list(servers(machine)) == ["clock", "git"]
+    assert [file.read_bytes() for file in files] == before
+    assert machine.records.adopted() == ()
+
+
+def locked_vault(machine: Machine) -> None:
+    Vault(machine.paths, machine.environ).put("first", "value", key=NewKey("passphrase", "correct horse"))
+
+
+def test_a_preview_with_a_locked_vault_shows_all_and_says_what_would_stay_readable(
+    smcp: Smcp, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked_vault(machine)
+    machine.cursor(git=GIT, time=TIME)
+    for command in ("adopt", "import"):
+        ran = smcp(command, "--dry-run")
+        assert ran.status == 0
+        assert "secrets  GIT_TOKEN: to the vault" in ran.out
+        assert "the vault takes no secret as it is: " in ran.err
+        assert "locked by a passphrase" in ran.err
+        assert "readable in config.toml (for you alone): GIT_TOKEN of git" in ran.err
+    machine.cursor(time=TIME)
+    assert smcp("adopt", "--dry-run").err == ""
+
+
+def test_who_can_be_asked_is_asked_for_the_passphrase_and_a_wrong_one_changes_nothing(
+    smcp: Smcp, machine: Machine, monkeypatch: pytest.MonkeyPatch, tools: FakeDaemon
+) -> None:
+    locked_vault(machine)
+    file = machine.cursor(git=GIT)
+    before = file.read_bytes()
+    monkeypatch.setattr(secret_values, "_has_terminal", lambda: True)
+    said = iter(["wrong", "correct horse"])
+    monkeypatch.setattr("getpass.getpass", lambda _prompt: next(said))
+    ran = smcp("adopt", "--yes", "--untried")
+    assert (ran.status, "passphrase" in ran.err) == (1, True)
+    assert (file.read_bytes(), machine.paths.config_file.exists()) == (before, False)
+    assert smcp("adopt", "--yes", "--untried").status == 0
+    assert servers(machine)["git"]["credentials"] == {"GIT_TOKEN": "vault:git-GIT_TOKEN"}
+    assert TOKEN not in machine.paths.config_file.read_text()
+
+
+SECRET = "mArKeR7zQ"
+
+
+def test_no_command_shows_a_secret_that_stands_in_a_command_line(smcp: Smcp, machine: Machine) -> None:
+    lines = (
+        ["--api-key", SECRET],
+        [f"--api-key={SECRET}"],
+        ["--header", f"Authorization: Bearer {SECRET}"],
+        ["--header", f"X-Api-Key:{SECRET}"],
+        [f"postgres://anna:{SECRET}@db.example.com/x"],
+        ["run", "-e", f"API_TOKEN={SECRET}", "image"],
+        ["-c", f"API_KEY={SECRET} node x.js"],
+        ["--config", json.dumps({"apiKey": SECRET})],
+        ["--auth", SECRET],
+        ["--db-pass", SECRET],
+        ["--token", f"${{TOKEN:-{SECRET}}}"],
+    )
+    servers = {f"s{number}": {"command": f"x{number}", "args": words} for number, words in enumerate(lines)}
+    files = machine.cursor(**servers), machine.claude(**servers)
+    out = [smcp(*command) for command in (("hosts",), ("hosts", "--json"), ("adopt", "-n"), ("import", "-n"))]
+    out.append(smcp("adopt", "--yes", "--untried"))
+    assert len(machine.records.adopted()) == 2
+    for file in files:
+        file.write_text(file.read_text() + "\n")
+    out += [smcp("release", "-n"), smcp("release", "--yes")]
+    assert "was changed since" in out[-2].out
+    assert [SECRET in ran.out + ran.err for ran in out] == [False] * len(out)
+
+
+def test_a_file_that_cannot_be_changed_is_told_once_and_nothing_is_made_for_it(
+    smcp: Smcp, machine: Machine, tools: FakeDaemon
+) -> None:
+    text = "base: &b\n  cmd: /bin/sh\nextensions:\n  odd:\n    <<: *b\n    type: stdio\n"
+    goose = machine.write(".config/goose/config.yaml", text)
+    for words in (("-n",), ("--yes", "--untried")):
+        ran = smcp("adopt", *words)
+        assert (ran.status, ran.out.endswith("nothing to adopt\n")) == (1, True)
+        assert ran.err.count(f"{goose} stays as it is") == 1
+    assert not machine.paths.config_file.exists()
+    machine.cursor(time=TIME)
+    ran = smcp("adopt", "--yes")
+    assert (ran.status, ran.err.count(f"{goose} stays as it is")) == (1, 1)
+    assert list(servers(machine)) == ["time"]
+    assert goose.read_text() == text

@@ -25,6 +25,12 @@ def test_what_is_there_needs_no_advice(tmp_path: Path) -> None:
     assert told({"a": fine, "b": optional, "c": {"command": ["uvx", "mcp-server-time"]}}, tmp_path, A="1") == []
 
 
+def test_what_an_image_has_is_not_looked_for_here(tmp_path: Path) -> None:
+    whole = {"runtime": "container", "image": "a", "cwd": "/app", "mounts": [{"path": "/no/mount"}]}
+    (mount,) = told({"a": whole, "b": {"runtime": "container", "command": ["npx", "-y", "x"]}}, tmp_path)
+    assert mount.endswith("/no/mount does not exist")
+
+
 def test_what_is_missing_is_told_with_its_place(tmp_path: Path) -> None:
     servers = {
         "a": {"command": ["nosuchprogram"]},

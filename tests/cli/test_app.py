@@ -31,7 +31,7 @@ def python(*words: str, home: Path, stdin: str = "", **environ: str) -> subproce
 def test_all_commands_of_the_design_are_there() -> None:
     wanted = (
         "run up down status start stop restart reload add remove list logs tools call probe connect wrap config events"
-        " doctor explain profile secret hosts import adopt release trust top usage"
+        " doctor explain profile secret image hosts import adopt release trust top usage tap replay audit"
     )
     assert {name for (name, *_) in NAMES} == {*wanted.split(), "version"}
 

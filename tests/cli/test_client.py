@@ -21,6 +21,7 @@ from supervisord_mcp.errors import (
     UnknownServerError,
 )
 from supervisord_mcp.protocol import control
+from supervisord_mcp.protocol.news import LogLine
 from tests.cli.daemon import FakeDaemon, HangUp, Silence, Stream, raw
 
 
@@ -90,20 +91,20 @@ def test_replies_to_others_are_passed_over(daemon: FakeDaemon) -> None:
 
 
 def test_stream(daemon: FakeDaemon) -> None:
-    daemon.answers[control.Logs] = Stream([control.LogLine(line="a"), control.LogLine(line="b")])
+    daemon.answers[control.Logs] = Stream([LogLine(line="a"), LogLine(line="b")])
     with connected() as client:
-        lines = [control.parse_result(item, control.LogLine).line for item in client.stream(control.Logs(name="x"))]
+        lines = [control.parse_result(item, LogLine).line for item in client.stream(control.Logs(name="x"))]
         assert lines == ["a", "b"]
         client.ask(control.Version())
 
 
 def test_stream_that_breaks_off(daemon: FakeDaemon) -> None:
-    answer = Stream([control.LogLine(line="a")])
+    answer = Stream([LogLine(line="a")])
     answer.cut = True
     daemon.answers[control.Logs] = answer
     with connected() as client:
         stream = client.stream(control.Logs(name="x", follow=True))
-        assert control.parse_result(next(stream), control.LogLine).line == "a"
+        assert control.parse_result(next(stream), LogLine).line == "a"
         with pytest.raises(NoDaemonError, match="ended"):
             next(stream)
 

@@ -57,7 +57,7 @@ def test_show(smcp: Smcp, home: Path) -> None:
 
 def test_generated_texts(smcp: Smcp, home: Path) -> None:
     assert "servers" in tomllib.loads(smcp("config", "sample").out)
-    assert json.loads(smcp("config", "schema").out)["properties"].keys() == {"daemon", "metrics", "servers"}
+    assert json.loads(smcp("config", "schema").out)["properties"].keys() == {"daemon", "audit", "metrics", "servers"}
     assert "idle_timeout" in smcp("config", "reference").out
     assert smcp("config", "path").out == f"{config_file(home)}\n"
 

@@ -13,6 +13,7 @@ import pytest
 import supervisord_mcp
 from supervisord_mcp.cli.ending import ended
 from supervisord_mcp.protocol import control
+from supervisord_mcp.protocol.news import LogLine, LogMark
 from tests.cli.conftest import Smcp
 from tests.cli.daemon import FakeDaemon, Stream
 
@@ -55,7 +56,7 @@ def test_ctrl_c(smcp: Smcp, monkeypatch: pytest.MonkeyPatch, words: tuple[str, .
 
 
 def test_a_reader_that_leaves_is_no_news(daemon: FakeDaemon, home: Path) -> None:
-    daemon.answers[control.Logs] = Stream([control.LogLine(line="x" * 1000)] * 1000)
+    daemon.answers[control.Logs] = Stream([LogMark(path="/nowhere"), *[LogLine(line="x" * 1000)] * 1000])
     script = f"{sys.executable} -m supervisord_mcp logs git | head -n 1"
     ran = subprocess.run(
         ["/bin/sh", "-c", script],
@@ -71,7 +72,7 @@ def test_a_reader_that_leaves_is_no_news(daemon: FakeDaemon, home: Path) -> None
 
 @pytest.mark.parametrize("words", ["logs git", "config sample", "status --json", "--help"])
 def test_output_without_room_is_an_ordinary_error(daemon: FakeDaemon, home: Path, words: str) -> None:
-    daemon.answers[control.Logs] = Stream([control.LogLine(line="x" * 1000)] * 100)
+    daemon.answers[control.Logs] = Stream([LogMark(path="/nowhere"), *[LogLine(line="x" * 1000)] * 100])
     ran = subprocess.run(
         ["/bin/sh", "-c", f"{sys.executable} -m supervisord_mcp {words} > /dev/full"],
         capture_output=True,

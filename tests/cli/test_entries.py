@@ -99,7 +99,7 @@ def test_add_with_every_option(smcp: Smcp, home: Path) -> None:
         (("b", "--set", "comand=x", "--", "y"), "comand"),
         (("b", "--set", "?=x", "--", "y"), "not the name of a setting"),
         (("b", "--env", "A", "--", "y"), "NAME=VALUE"),
-        (("b",), "COMMAND"),
+        (("b",), "the key 'command' is required"),
     ],
 )
 def test_what_add_refuses_changes_nothing(smcp: Smcp, home: Path, words: tuple[str, ...], told: str) -> None:
@@ -147,3 +147,11 @@ def test_what_the_daemon_says_to_the_change_is_told(smcp: Smcp, home: Path, daem
     ran = smcp("add", "x", "--", "y")
     assert ran.status == 2
     assert "/c:1: no" in ran.err
+
+
+def test_add_an_image(smcp: Smcp, home: Path) -> None:
+    assert smcp("add", "db", "--image", "team/db:2").status == 0
+    assert smcp("add", "other", "--image", "team/db:2", "--", "serve", "-v").status == 0
+    image = {"runtime": "container", "image": "team/db:2"}
+    assert servers(home) == {"db": image, "other": {"command": ["serve", "-v"], **image}}
+    assert "is no name of an image" in smcp("add", "x", "--image", "-v").err

@@ -58,6 +58,7 @@ def test_for_programs(smcp: Smcp, machine: Machine) -> None:
             "scope": "user",
             "way": "direct",
             "server": None,
+            "gone": None,
             "disabled": False,
             "tokens": [],
             "unresolved": [],
@@ -79,3 +80,29 @@ def test_what_changed_since_it_was_adopted(smcp: Smcp, machine: Machine) -> None
 def test_a_host_that_is_not_known(smcp: Smcp, machine: Machine) -> None:
     ran = smcp("hosts", "emacs")
     assert (ran.status, "claude-code" in ran.err) == (2, True)
+
+
+def test_an_entry_whose_smcp_is_gone(smcp: Smcp, machine: Machine) -> None:
+    gone = machine.root / "venv/bin/smcp"
+    file = machine.cursor(time={"command": str(gone), "args": ["connect", "time"]})
+    out = smcp("hosts").out
+    assert "by a smcp that is not there any more (smcp adopt writes them again)" in out
+    assert f"  {file}:3: time: {gone}\n" in out
+    gone.parent.mkdir(parents=True)
+    gone.touch()
+    assert "not there any more" not in smcp("hosts").out
+
+
+def test_help_leads_to_the_watch_of_the_daemon(smcp: Smcp) -> None:
+    said = " ".join(smcp("hosts", "--help").out.split())
+    assert "With daemon.watch_hosts in the configuration a running daemon sees such changes itself" in said
+    assert "nothing is done before you confirm it in smcp adopt" in said
+
+
+def test_nobody_knows_what_is_gone_inside_of_a_container(smcp: Smcp, machine: Machine) -> None:
+    servers = {"time": {"command": "/opt/in/container/smcp", "args": ["connect", "time"]}}
+    text = json.dumps({"customizations": {"vscode": {"mcp": {"servers": servers}}}})
+    machine.write("site/.devcontainer/devcontainer.json", text)
+    out = smcp("hosts").out
+    assert "through smcp" in out
+    assert "not there any more" not in out

@@ -87,3 +87,14 @@ def test_a_file_that_is_gone_is_forgotten(smcp: Smcp, machine: Machine) -> None:
 
 def test_a_host_that_is_not_known(smcp: Smcp, machine: Machine) -> None:
     assert smcp("release", "emacs").status == 2
+
+
+def test_backups_that_a_killed_command_left_go_also_where_nothing_is_adopted(smcp: Smcp, machine: Machine) -> None:
+    directory = machine.paths.adoption_dir
+    directory.mkdir(parents=True)
+    for name in ("x.before", "x.after"):
+        (directory / name).write_text("a secret")
+    assert smcp("release", "--dry-run").out == "nothing is adopted\n"
+    assert len(list(directory.glob("x.*"))) == 2
+    assert smcp("release").out == "nothing is adopted\n"
+    assert list(directory.glob("x.*")) == []

@@ -8,6 +8,7 @@ import msgspec
 
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import DaemonStatus, InstanceStatus, ServerStatus, StatusResult
+from supervisord_mcp.protocol.usage import ServerUsage, UsageResult
 from tests.cli.conftest import Smcp
 from tests.cli.daemon import FakeDaemon, clean_lines
 
@@ -106,9 +107,30 @@ def test_status_json_of_one_server(smcp: Smcp, daemon: FakeDaemon) -> None:
     assert found["servers"][0]["instances"][0]["pid"] == 42
 
 
+def test_status_of_several_servers(smcp: Smcp, daemon: FakeDaemon) -> None:
+    daemon.answers[control.Status] = STATUS
+    rows = [line for line in clean_lines(smcp("status", "bad", "git", "bad").out) if not line.startswith(" ")]
+    assert [row.split()[0] for row in rows] == ["SERVER", "bad", "git"]
+    found = json.loads(smcp("status", "bad", "git", "--json").out)
+    assert [server["name"] for server in found["servers"]] == ["bad", "git"]
+    assert smcp("status", "bad", "gti").status == 4
+    usage = UsageResult(at=1.0, servers=tuple(ServerUsage(name=name) for name in ("git", "files", "bad")))
+    daemon.answers[control.Usage] = usage
+    found = json.loads(smcp("status", "bad", "git", "--usage", "--json").out)
+    assert [server["name"] for server in found["usage"]["servers"]] == ["bad", "git"]
+    assert daemon.asked[-1] == control.Usage(fresh=True)
+
+
 def test_status_shows_problems(smcp: Smcp, daemon: FakeDaemon) -> None:
     sick = DaemonStatus(
-        pid=1, version="1", uptime=1, socket="/s", problems=("/c:1: bad",), logging="degraded: full", hosts=("x",)
+        pid=1,
+        version="1",
+        uptime=1,
+        socket="/s",
+        problems=("/c:1: bad",),
+        logging="degraded: full",
+        audit="/a: full",
+        hosts=("x",),
     )
     daemon.answers[control.Status] = StatusResult(daemon=sick)
     ran = smcp("status")
@@ -116,6 +138,7 @@ def test_status_shows_problems(smcp: Smcp, daemon: FakeDaemon) -> None:
         "problem: /c:1: bad",
         "hosts: x",
         "logging: degraded: full",
+        "audit: /a: full",
         "no servers are configured; add one with: smcp add NAME -- COMMAND",
     ]
 

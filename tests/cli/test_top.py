@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from supervisord_mcp.protocol import control
+from supervisord_mcp.protocol.news import LogLine
 from tests.cli.conftest import Smcp
 from tests.cli.daemon import FakeDaemon, Stream, clean_lines
 from tests.cli.figures import RESULT
@@ -100,7 +101,7 @@ def said(text: str) -> Callable[[list[str]], bool]:
 
 
 def test_top_in_a_terminal(terminal: Terminal, told: FakeDaemon) -> None:
-    told.answers[control.Logs] = Stream([control.LogLine(line="the server said this")])
+    told.answers[control.Logs] = Stream([LogLine(line="the server said this")])
     told.answers[control.Restart] = None
     lines = terminal.until(said("+idle"))
     assert len(lines) == 24

@@ -117,7 +117,7 @@ def test_a_change_that_would_break_the_configuration_changes_nothing(
 def test_nothing_is_added_to_a_broken_configuration(paths: Paths) -> None:
     write(paths, server("a"), b="[servers.b]\n")
     assert problems(paths, lambda: add_server(paths, "n", {"command": "x"})) == [
-        "conf.d/b.toml:1: servers.b.command: the key 'command' is required"
+        "conf.d/b.toml:1: servers.b: the key 'command' is required, or 'image' or 'package' in its place"
     ]
     write(paths, "[servers", b="")
     assert problems(paths, lambda: add_server(paths, "n", {"command": "x"}))[0].startswith("config.toml:1: not valid")
@@ -310,7 +310,7 @@ class TestWrapped:
     def test_a_broken_configuration_is_reported(self, paths: Paths) -> None:
         write(paths, "[servers.a]\n")
         assert problems(paths, lambda: register_wrapped(paths, ["x"])) == [
-            "config.toml:1: servers.a.command: the key 'command' is required"
+            "config.toml:1: servers.a: the key 'command' is required, or 'image' or 'package' in its place"
         ]
 
     def test_hosts_may_wrap_at_the_same_time(self, paths: Paths, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def of_server(**keys: Any) -> dict[str, str]:
     [
         ({"server": {}}, "unknown key 'server'; did you mean 'servers'?"),
         ({"mcpServers": {}}, "unknown key 'mcpServers'; did you mean 'servers'?"),
-        ({"zzz": 1}, "unknown key 'zzz'; known here: daemon, metrics, servers"),
+        ({"zzz": 1}, "unknown key 'zzz'; known here: daemon, audit, metrics, servers"),
         ({"idle_exit": 1}, "unknown key 'idle_exit' here; it belongs to [daemon]"),
         ({"command": "x"}, "unknown key 'command' here; it belongs to [servers.NAME]"),
         ({"path": 1}, "unknown key 'path' here; it belongs to [daemon] or 'mounts' of [servers.NAME]"),

@@ -70,7 +70,7 @@ def test_every_fault_of_every_file_at_once(paths: Paths) -> None:
         "config.toml:5: servers.a.comand: unknown key 'comand'; did you mean 'command'?",
         'config.toml:6: servers.a.env."b c": must be a string, not an integer; write it in quotes',
         'config.toml:7: servers.a.scope: must be "auto" or "global" or "project" or "session"; did you mean "global"?',
-        "conf.d/b.toml:1: servers.b.command: the key 'command' is required",
+        "conf.d/b.toml:1: servers.b: the key 'command' is required, or 'image' or 'package' in its place",
         "conf.d/b.toml:3: servers.a: server 'a' is defined twice; first at config.toml:4",
         "conf.d/b.toml:5: daemon: only config.toml may have the table [daemon]",
         "conf.d/c.toml:2: not valid TOML, column 13: illegal character '\\n'",

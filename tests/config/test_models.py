@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from supervisord_mcp.config.daemon import DaemonConfig, Table
-from supervisord_mcp.config.models import Backoff, Config, ServerConfig
+from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.runtimes.limits import DEFAULTS, Limits
 
 
@@ -124,10 +124,6 @@ def test_every_setting_says_what_it_means(model: type[Table]) -> None:
     for name, field in model.model_fields.items():
         assert field.description, name
         assert field.description.endswith("."), name
-
-
-def test_waits_may_be_equal() -> None:
-    assert Backoff(first=1, most=1).most == 1
 
 
 def test_networks() -> None:

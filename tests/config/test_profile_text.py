@@ -55,6 +55,8 @@ def test_differences(profiles: Profiles) -> None:
         "mounts ${project}": ("ro", "rw"),
         "mounts ~/.gitconfig": ("-", "ro, optional"),
         "seccomp.unix": ("false", "true"),
+        "container.npx": ('"node:22-slim"', '"node:22"'),
+        "container.uvx": ('"python:3.13-slim"', '"python:3.13"'),
         "env.GIT_CONFIG_GLOBAL": ("-", '"~/.gitconfig"'),
     }
     assert list(differences(one, one)) == []

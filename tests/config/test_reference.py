@@ -18,6 +18,8 @@ from tests.config.places import paths_in, write
 
 #: A line of the sample that holds a setting, as the head of the sample explains.
 SETTING = re.compile(r"^#(?=[a-z_]+ = )", re.MULTILINE)
+#: Settings of the sample that do not go together with its command, or with its runtime.
+ELSEWHERE = re.compile(r"^(image|package|engine) = .*\n", re.MULTILINE)
 
 
 def keys() -> list[str]:
@@ -47,11 +49,13 @@ def test_the_sample_loads(tmp_path: Path) -> None:
 
 
 def test_the_sample_loads_with_every_setting_and_they_are_the_defaults(tmp_path: Path) -> None:
-    text = SETTING.sub("", sample())
+    whole = SETTING.sub("", sample())
+    assert set(tomllib.loads(whole)["servers"]["time"]) == set(ServerConfig.model_fields)
+    text = ELSEWHERE.sub("", whole)
     config = load(write(paths_in(tmp_path), text)).config
     entry, default = config.servers["time"], ServerConfig(command=("uvx", "mcp-server-time"))
-    examples = {"args", "confirm", "credentials", "cwd", "env", "exposed", "inherit", "mounts", "project_file"}
-    assert set(tomllib.loads(text)["servers"]["time"]) == set(ServerConfig.model_fields)
+    examples = {"args", "confirm", "credentials", "cwd", "env", "exposed", "inherit", "mounts", "permit"}
+    examples |= {"project_file"}
     for key in set(ServerConfig.model_fields) - examples:
         assert getattr(entry, key) == getattr(default, key)
     for key in examples:
@@ -70,7 +74,7 @@ def test_lines_of_the_sample_are_short() -> None:
 def test_the_schema_says_what_is_allowed() -> None:
     found = schema()
     server = found["$defs"]["ServerConfig"]
-    assert server["required"] == ["command"]
+    assert server["anyOf"] == [{"required": ["command"]}, {"required": ["image"]}, {"required": ["package"]}]
     assert server["additionalProperties"] is False
     assert server["properties"]["idle_timeout"]["default"] == "10m"
     assert server["properties"]["budget"]["default"] == {"restarts": 5, "within": "1m"}
@@ -94,9 +98,9 @@ def test_the_schema_has_titles_of_tables_only() -> None:
 
 def test_the_reference_is_a_table_for_every_table() -> None:
     text = reference()
-    assert text.count("| key | value | default | meaning |") == 12
+    assert text.count("| key | value | default | meaning |") == 14
     assert '| `idle_exit` | duration or "off" | `"10m"` |' in text
-    assert "| `command` | list of strings, or a string that is split like in a shell | required |" in text
+    assert "| `command` | list of strings, or a string that is split like in a shell | – |" in text
     assert '| `access` | `"ro"`, `"rw"` | `"ro"` |' in text
     assert "| `mounts` | list of tables | – |" in text
     assert "| `cwd` | path | – |" in text

@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 from contrib.hosts import program
+from supervisord_mcp.hosts.base import Surroundings
+from supervisord_mcp.hosts.catalogue import HOSTS as KNOWN
+from supervisord_mcp.hosts.files import read_content
 from tests.kit import probe
 from tests.kit.bounded import bounded
 from tests.kit.daemon import ROOT, Daemon, daemon
@@ -196,3 +199,42 @@ async def test_real_hosts_share_one_process_and_get_their_files_back() -> None:
         assert {key: file.read_bytes() for key, file in files.items()} == before
         await smcp(d, "down")
         await probe.nothing_left(d.marks)
+
+
+#: How a host adds a server itself, in the file that was adopted.
+ADDS = {
+    "claude-code": ("claude", "mcp", "add", "--scope", "user", "other", "--", "other-mcp", "--flag"),
+    "codex": ("codex", "mcp", "add", "other", "--", "other-mcp", "--flag"),
+    "gemini": ("gemini", "mcp", "add", "--scope", "user", "other", "other-mcp", "word"),
+}
+
+
+def servers(key: str, file: Path) -> dict[str, tuple[str, list[str]]]:
+    """Return the commands of the servers in the file of a host."""
+    found = read_content(KNOWN[key].files(Surroundings(Path("/nowhere")))[0], file.read_bytes())
+    assert found.problems == ()
+    return {entry.name: (entry.words[0], list(entry.words[1:])) for entry in found.entries}
+
+
+@bounded(300)
+async def test_what_a_real_host_writes_itself_stays_when_it_gets_its_entry_back() -> None:
+    need(all(os.access(program(name), os.X_OK) for name in ("claude", "codex", "gemini", "opencode")), "real hosts")
+    async with daemon(start=False) as d:
+        project, files = installed(d)
+        await smcp(d, "adopt", "--yes", "--untried")
+        for key, words in ADDS.items():
+            await run(d, project, *words)
+            (ours, theirs) = servers(key, files[key]).items()
+            assert (ours[0], ours[1][1][-1]) == ("time", "time")
+            assert theirs[1][0] == "other-mcp"
+        drift = json.loads(await smcp(d, "hosts", "--json"))["drift"]
+        assert [(one["host"], one["name"], one["change"]) for one in drift] == [(key, "other", "new") for key in ADDS]
+
+        said = await smcp(d, "release", "--yes")
+        assert said.count("was changed since; only the entries are put back") == len(ADDS)
+        assert said.count("every byte becomes what it was") == 1
+        for key in ADDS:
+            found = servers(key, files[key])
+            assert found["time"] == (COMMAND[0], COMMAND[1:])
+            assert found["other"][0] == "other-mcp"
+        assert json.loads(await smcp(d, "hosts", "--json"))["drift"] == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisord_mcp.hosts.entry import HostEntry, Scope, literal
+from supervisord_mcp.hosts.entry import HostEntry, Scope, Unresolved, literal
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,9 @@ def test_the_plain_value_of_a_text(text: str, value: str | None) -> None:
 def test_an_entry_without_a_command_starts_nothing() -> None:
     entry = HostEntry("cursor", Path("/f"), Scope.USER, ("mcpServers", "a"), "a", 1, url="https://example.com")
     assert not entry.stdio
+
+
+def test_what_is_told_of_a_reference_shows_no_default() -> None:
+    one = Unresolved(("s", "args", 0), "args[0]", "${TOKEN:-${hunter2}", "why")
+    assert one.told == "args[0]: ${TOKEN:-•••}: why"
+    assert Unresolved((), "cwd", "${file}", "why").told == "cwd: ${file}: why"

@@ -11,11 +11,12 @@ import pytest
 
 from supervisord_mcp.errors import HostFileError
 from supervisord_mcp.hosts.base import HostFile, Surroundings
-from supervisord_mcp.hosts.catalogue import HOSTS
+from supervisord_mcp.hosts.catalogue import HOSTS, find_hosts
 from supervisord_mcp.hosts.edits import Replacement
-from supervisord_mcp.hosts.files import Change, change, preview, read, read_content, write
+from supervisord_mcp.hosts.files import Change, change, is_there, preview, read, read_content, write
 from supervisord_mcp.hosts.masking import MASK
 from tests.hosts.corpus import SHIM, Sample, adopted, samples
+from tests.kit.required import as_person
 
 SAMPLES = [sample for sample in samples() if any(entry.stdio for entry in sample.reading().entries)]
 EACH = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.file.host.key}-{sample.name}")
@@ -195,6 +196,68 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> Non
     with pytest.raises(HostFileError, match="cannot be written: No such file"):
         write(new)
     assert not file.path.exists()
+
+
+@pytest.mark.parametrize("save", ["in place", "renamed", "removed"])
+def test_what_a_host_saves_while_we_write_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: str
+) -> None:
+    file = _cursor(tmp_path, '{"mcpServers": {"a": {"command": "a"}}}')
+    reading = read(file)
+    new = change(reading, adopted(reading))
+    saved = '{"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}}'
+
+    def sync(_fd: int) -> None:
+        # Our content is on the disk by now, and not yet in the place of the file.
+        if save == "in place":
+            file.path.write_text(saved)
+        else:
+            file.path.unlink()
+        if save == "renamed":
+            other = tmp_path / "other"
+            other.write_text(saved)
+            other.rename(file.path)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(HostFileError, match="nothing was changed"):
+        write(new)
+    assert os.listdir(file.path.parent) == ([] if save == "removed" else ["mcp.json"])
+    assert save == "removed" or file.path.read_text() == saved
+
+
+def test_where_nobody_may_look_something_is_there_and_that_is_told(tmp_path: Path) -> None:
+    (tmp_path / ".cursor").symlink_to(".cursor")
+    file = HOSTS["cursor"].files(Surroundings(tmp_path))[0]
+    assert is_there(file.path)
+    assert [problem.message for problem in read(file).problems] == ["cannot be read: Too many levels of symbolic links"]
+    (tmp_path / ".cursor").unlink()
+    assert not is_there(file.path)
+    (tmp_path / ".cursor").touch()
+    assert not is_there(file.path)
+
+
+@as_person
+def test_a_directory_of_a_host_that_is_closed_to_us(tmp_path: Path) -> None:
+    file = _cursor(tmp_path, "{}")
+    file.path.parent.chmod(0)
+    try:
+        (found,) = find_hosts(Surroundings(tmp_path), ["cursor"])
+        assert [one.path for one in found.files] == [file.path]
+        assert [problem.message for problem in read(file).problems] == ["cannot be read: Permission denied"]
+    finally:
+        file.path.parent.chmod(0o700)
+
+
+def test_what_a_killed_command_left_beside_a_file_goes(tmp_path: Path) -> None:
+    file = _cursor(tmp_path, '{"mcpServers": {"a": {"command": "a"}}}')
+    left = file.path.with_name(".mcp.json.a1_b2c3d.tmp")
+    others = [file.path.with_name(name) for name in (".mcp.json.1234.tmp", "mcp.json.tmp", ".mcp.json.A1B2C3D4.tmp")]
+    for path in (left, *others):
+        path.write_text("a secret")
+    reading = read(file)
+    write(change(reading, adopted(reading)))
+    assert not left.exists()
+    assert all(path.exists() for path in others)
 
 
 def test_an_entry_that_is_not_there_cannot_be_replaced(tmp_path: Path) -> None:

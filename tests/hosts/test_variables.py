@@ -11,6 +11,7 @@ from supervisord_mcp.hosts.variables import (
     Context,
     Input,
     Language,
+    Translation,
     braces,
     curly,
     dollars,
@@ -18,10 +19,11 @@ from supervisord_mcp.hosts.variables import (
     editor,
     env,
     plain,
+    plugin,
     shell,
 )
 
-LANGUAGES = [plain, braces, dollars, shell, editor, env, curly, double_braces]
+LANGUAGES = [plain, braces, dollars, shell, editor, plugin, env, curly, double_braces]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,8 @@ LANGUAGES = [plain, braces, dollars, shell, editor, env, curly, double_braces]
         (editor, "${workspaceRoot}", "${project}"),
         (editor, "${userHome}${/}a${pathSeparator}b", "${HOME}/a/b"),
         (editor, "$A", "$$A"),
-        (env, "${env:A} ${workspaceFolder} ${A}", "${A} $${workspaceFolder} $${A}"),
+        (plugin, "${env:A}${userHome}", "${A}${HOME}"),
+        (env, "${env:A} ${x} ${A}", "${A} $${x} $${A}"),
         (curly, "{env:A} {x} ${A}", "${A} {x} $${A}"),
         (double_braces, "${A} {{ secrets.A }}", "$${A} {{ secrets.A }}"),
     ],
@@ -82,6 +85,20 @@ def test_what_cannot_be_translated_is_reported(language: Language, text: str, wr
     assert (unknown.written, unknown.why) == (written, why)
     # What stands there then is the text of the host, without any meaning.
     assert expand(translation.text, Variables({})).text == text
+
+
+def test_a_host_without_a_word_for_its_workspace_hands_on_what_is_written() -> None:
+    for language in LANGUAGES:
+        for word in ("${workspaceFolder}", "${workspaceRoot}"):
+            translation = language(f"~/{word}/x", Context())
+            if language.project:
+                assert (language, translation) == (editor, Translation("$~/${project}/x"))
+                continue
+            (unknown,) = translation.unknown
+            assert (unknown.written, unknown.verbatim) == (word, True)
+            assert "has no word for the directory that it has open" in unknown.why
+            assert expand(translation.text, Variables({})).text == f"~/{word}/x"
+    assert editor.project == "${workspaceFolder}"
 
 
 def test_what_the_host_asks_for_is_described() -> None:

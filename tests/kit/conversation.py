@@ -29,6 +29,7 @@ from supervisord_mcp.protocol.commands import (
     Alarm,
     Command,
     Dropped,
+    LogMessage,
     Note,
     Opened,
     Remember,
@@ -470,6 +471,11 @@ class Talk:
     def noted(self, kind: str) -> int:
         """Return how many notes of a kind there were."""
         return sum(note.kind == kind for note in self.notes)
+
+    @property
+    def unshown(self) -> int:
+        """How many log messages of the child were shown to no host."""
+        return sum(isinstance(command, LogMessage) and not command.sessions for command in self.others)
 
     def did(self, kind: type[Command]) -> list[Command]:
         """Return the other commands of a kind so far."""

@@ -131,7 +131,7 @@ class Daemon:
         for one in fakes:
             self.switch(one.name, one.switches, one.scripts)
         servers = {name: self.entry(one) for name, one in self.fakes.items()}
-        self.write_config(tomli_w.dumps({"daemon": self.settings, "servers": servers}))
+        self.write_config(tomli_w.dumps({"daemon": {"journal": False, **self.settings}, "servers": servers}))
 
     def write_config(self, text: str) -> None:
         """Write config.toml as an editor does: a new file, renamed over the old one."""
@@ -140,7 +140,10 @@ class Daemon:
         new.rename(self.config)
 
     def entry(self, one: Fake) -> dict[str, Any]:
-        """Return the configuration of a fake server."""
+        """Return the configuration of a fake server, or of a server that is in an image already."""
+        if "image" in one.entry:
+            env = {probe.MARKER: self.marker, "FSRV": json.dumps(one.switches), **one.entry.get("env", {})}
+            return {**DEFAULTS, **one.entry, "env": env}
         command = [PYTHON, "-I", "-S", str(KIT / "fserver.py"), f"@{self.work / one.name}.json"]
         if one.shell is not None:
             command = ["/bin/sh", "-c", one.shell.replace("@CMD@", shlex.join(command))]

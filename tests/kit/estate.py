@@ -22,19 +22,21 @@ from supervisord_mcp.catalogues import Catalogues
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.config.paths import create_directories, find_paths
 from supervisord_mcp.control import ControlServer, Office
-from supervisord_mcp.daemon import ServerLogs
 from supervisord_mcp.launch import Launcher
 from supervisord_mcp.listener import Greeting
+from supervisord_mcp.logbooks import ServerLogs
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.pipes import close_quietly
 from supervisord_mcp.protocol.control import DaemonStatus, ReloadResult
 from supervisord_mcp.protocol.hello import Hello
 from supervisord_mcp.reception import Reception
+from supervisord_mcp.replays import ReplayDesk
 from supervisord_mcp.rotation import Rotation
 from supervisord_mcp.runtimes.base import Runtime
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.stopped import Stopped
 from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.taps import TapDesk
 from supervisord_mcp.usage import UsageDesk
 from supervisord_mcp.verdicts import Verdicts
 from tests.kit import probe
@@ -251,7 +253,7 @@ class Estate:
         self.paths = find_paths(self.environ, os.getuid())
         create_directories(self.paths, os.getuid())
         self.observers = Observers()
-        self.logs = ServerLogs(self.paths.log_dir)
+        self.logs = ServerLogs(self.paths.log_dir, self.observers)
         around = Surroundings(
             tasks,
             self.observers,
@@ -264,7 +266,8 @@ class Estate:
         self.logs.configure(self.config)
         self.supervisor = Supervisor(self.config, self.launcher, around, self.logs)
         self.reception = Reception(self.supervisor, self.paths.sessions_dir, self.observers)
-        self.usage = UsageDesk(self.supervisor, self.observers, self.paths.counts_file)
+        self.usage = UsageDesk(self.supervisor, self.observers, self.paths.counts_file, self.paths.history_file)
+        self.taps = TapDesk(self.supervisor, self.observers)
         self.downs = 0
         self.stays = 0
         self.reloads = 0
@@ -278,7 +281,9 @@ class Estate:
                 stay=self._stay,
                 log_of=self.logs.__getitem__,
                 usage=self.usage.report,
-                rotation=Rotation(self.supervisor, self.launcher.credentials),
+                rotation=Rotation(self.supervisor, self.launcher.credentials, self.observers),
+                taps=self.taps,
+                replays=ReplayDesk(self.reception.receive, lambda: self.config.daemon.max_message),
             ),
             tasks,
         )
@@ -319,6 +324,7 @@ class Estate:
         self.config = self.configured(servers, daemon)
         self.logs.configure(self.config)
         self.usage.configure(self.config)
+        self.taps.configure(self.config)
         plan, displaced = self.supervisor.reconfigure(self.config, self.launcher)
         self.reception.rehouse(displaced)
         self.supervisor.start_eager((*plan.added, *plan.changed))

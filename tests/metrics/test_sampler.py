@@ -177,6 +177,30 @@ async def test_a_restart_is_marked_and_begins_anew() -> None:
 
 
 @virtual(1000)
+async def test_what_runs_used_is_counted_beyond_their_end() -> None:
+    used: dict[str, Any] = {
+        "read": 10,
+        "written": 20,
+        "sent": 3,
+        "received": 4,
+        "oom_kills": 1,
+        "refused": 2,
+        "throttled": 0.5,
+    }
+    world = World()
+    world.target(Meter(reading(1.0, **used), reading(1.5, **{name: 2 * value for name, value in used.items()})))
+    for _ in range(2):
+        await world.sampler.fresh()
+        await anyio.sleep(100)
+    world.targets.clear()
+    world.target(Meter(reading(0.25, **used)), generation=2)
+    await world.sampler.fresh()
+    tally = world.counts.tallies["s"]
+    assert {name: getattr(tally, name) for name in used} == {name: 3 * value for name, value in used.items()}
+    assert tally.cpu == 1.75
+
+
+@virtual(1000)
 async def test_what_has_ended_is_not_there_any_more() -> None:
     world = World()
     world.target(Meter(reading(), None))

@@ -41,10 +41,10 @@ class Place(http.server.ThreadingHTTPServer):
         """Where it is."""
         return f"http://127.0.0.1:{self.port}"
 
-    def npm_package(self, name: str, files: str = "", **manifest: object) -> None:
+    def npm_package(self, name: str, files: str = "", *, code: str = "", **manifest: object) -> None:
         """Add a package of npm, version 1.0.0, with a script ``cli.js``; its files are said to be at another URL."""
         content = json.dumps({"name": name, "version": "1.0.0", "bin": "cli.js", **manifest})
-        archive = _tar({"package/package.json": content, "package/cli.js": "#!/usr/bin/env node\n"})
+        archive = _tar({"package/package.json": content, "package/cli.js": f"#!/usr/bin/env node\n{code}"})
         path = f"/{name}/-/file.tgz"
         self.pages[path] = ("application/octet-stream", archive)
         integrity = f"sha512-{base64.b64encode(hashlib.sha512(archive).digest()).decode()}"

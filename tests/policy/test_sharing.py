@@ -151,6 +151,7 @@ class TestDigest:
             "profile": "strict",
             "seccomp": ("unix",),
             "credentials": (("TOKEN", "vault:github", "env"),),
+            "container": ("alpine", "podman"),
         }
         assert set(others) == {field.name for field in fields(Resolved)}
         changed = {digest(replace(SPEC, **{name: value})) for name, value in others.items()}  # type: ignore[arg-type]

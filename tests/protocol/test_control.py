@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 from supervisord_mcp.errors import FramingError, SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import Operation
+from supervisord_mcp.protocol.news import LogLine
 from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
 
 OPERATIONS: list[Operation] = [
@@ -31,6 +32,7 @@ OPERATIONS: list[Operation] = [
     control.Events(follow=True),
     control.Down(),
     control.Stay(),
+    control.TrustChanged(files=("/p/.mcp.json",), trusted=True),
     control.Version(),
     SecretChanged(secrets=("vault:a",), only_failed=True),
     SecretCheck(names=("a",)),
@@ -53,6 +55,7 @@ def test_every_operation_is_tested_and_named() -> None:
     assert set(control.OPERATIONS) == {
         "status",
         "start",
+        "trust-changed",
         "stop",
         "restart",
         "reload",
@@ -189,9 +192,9 @@ def test_raw_result_is_not_touched() -> None:
 
 
 def test_event() -> None:
-    reply = control.parse_reply(control.event_line(2, control.LogLine(line="a\nb")))
+    reply = control.parse_reply(control.event_line(2, LogLine(line="a\nb")))
     assert isinstance(reply.event, Raw)
-    assert control.parse_result(reply.event, control.LogLine).line == "a\nb"
+    assert control.parse_result(reply.event, LogLine).line == "a\nb"
 
 
 def test_error_keeps_code_text_remedy_and_exit_status() -> None:

@@ -120,6 +120,9 @@ static void sockets(void) {
     SHOW("socket(alg)", socket(AF_ALG, SOCK_SEQPACKET, 0));
     SHOW("socket(vsock)", socket(AF_VSOCK, SOCK_STREAM, 0));
     SHOW("socketpair(unix)", socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+    SHOW("socketpair(unix seqpacket)", socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair));
+    SHOW("socketpair(unix dgram)", socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair));
+    SHOW("socketpair(unix raw)", socketpair(AF_UNIX, SOCK_RAW, 0, pair));
     SHOW("socketpair(inet)", socketpair(AF_INET, SOCK_STREAM, 0, pair));
 }
 

@@ -1,13 +1,16 @@
-"""The figures of a tree are those of the kernel, in every native runtime; psutil is the independent witness."""
+"""The figures of a tree are those of the kernel, in every runtime; psutil is the independent witness."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,17 @@ import pytest
 
 from supervisord_mcp.runtimes.accounting import GroupFigures, TreeMeter
 from supervisord_mcp.runtimes.bare import BareRuntime
-from supervisord_mcp.runtimes.base import Child, Runtime
+from supervisord_mcp.runtimes.base import Child, Container, LaunchSpec, Runtime
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
+from supervisord_mcp.runtimes.container.child import ContainerChild
+from supervisord_mcp.runtimes.container.engine import Engines
+from supervisord_mcp.runtimes.container.runtime import ContainerRuntime
+from supervisord_mcp.runtimes.container.stats import StatsMeter
 from supervisord_mcp.runtimes.identity import Identities
 from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
 from supervisord_mcp.runtimes.reading import Reading
 from tests.kit.bounded import bounded
+from tests.kit.engine import SHELL, Dockerd
 from tests.kit.required import need
 from tests.runtimes.conformance import python, read, running
 
@@ -100,7 +108,41 @@ def witnessed(child: Child) -> list[psutil.Process]:
 @pytest.mark.usefixtures("subreaper")
 @bounded(60)
 async def test_the_figures_are_those_of_the_kernel(runtime: Runtime) -> None:
-    async with running(runtime, python(GREEDY)) as child:
+    await compare(runtime, python(GREEDY))
+
+
+@bounded(60)
+async def test_the_figures_of_a_container_are_those_of_the_kernel(engine: Dockerd, tmp_path: Path) -> None:
+    runtime = ContainerRuntime(tmp_path, Engines({"DOCKER_HOST": engine.url}))
+    async with aclosing(runtime):
+        # It is shown the Python of these tests.
+        await compare(runtime, replace(python(GREEDY, marker="daemon:test:greedy"), container=Container(SHELL)))
+
+
+@bounded(60)
+async def test_what_an_engine_tells_of_a_container_is_what_the_kernel_counts(engine: Dockerd, tmp_path: Path) -> None:
+    runtime = ContainerRuntime(tmp_path, Engines({"DOCKER_HOST": engine.url}))
+    spec = replace(python(GREEDY, marker="daemon:test:told"), container=Container(SHELL))
+    async with aclosing(runtime), running(runtime, spec) as child:
+        assert isinstance(child, ContainerChild)
+        # As for an engine on another machine, whose processes nobody here can look at.
+        meter = StatsMeter(child._engine, child._running.name)
+        await told(child, "ready")
+        before = await asyncio.to_thread(meter.read, 0.0)
+        said = await told(child, "burn")
+        burnt = await asyncio.to_thread(meter.read, 1.0)
+        await told(child, "leak")
+        leaked = await asyncio.to_thread(meter.read, 2.0)
+        assert before is not None
+        assert burnt is not None
+        assert leaked is not None
+        assert burnt.cpu - before.cpu == pytest.approx(said["cpu"], rel=WITHIN, abs=0.03)
+        assert leaked.memory - burnt.memory == pytest.approx(64 * MIB, rel=WITHIN)
+
+
+async def compare(runtime: Runtime, spec: LaunchSpec) -> None:
+    """Let a server take much of everything, and compare what is read of it with what the kernel says."""
+    async with running(runtime, spec) as child:
         meter = child.meter()
         assert isinstance(meter, TreeMeter)
         await told(child, "ready")

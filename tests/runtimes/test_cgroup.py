@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -276,6 +278,69 @@ def test_version_2_kills_all_at_once(unified: Path) -> None:
     while not group.kill():
         pass
     assert group.remove()
+
+
+#: Works for half a second of a processor, in itself and in a child, and says what the kernel counted for both.
+BURN = """
+import os, resource, sys, time
+sys.stdin.readline()
+if os.fork() == 0:
+    while time.process_time() < 0.25: pass
+    os._exit(0)
+os.wait()
+while time.process_time() < 0.25: pass
+used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(sum(one.ru_utime + one.ru_stime for one in used), flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextmanager
+def burning(group: Group) -> Iterator[float]:
+    """Let a process in the group work; give the seconds of a processor that it used, and let it end."""
+    command = [sys.executable, "-I", "-S", "-c", BURN]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        group.attach(process.pid)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        yield float(process.stdout.readline())
+        process.stdin.close()
+
+
+def test_version_2_tells_what_its_processes_used(unified: Path) -> None:
+    place = unified / "child"
+    place.mkdir()
+    group = Group(2, "child", (("memory", str(place)),))
+    with burning(group) as used:
+        figures = group.figures()
+    assert figures.cpu is not None
+    # What the interpreter needed before it was in the group is not counted there.
+    assert figures.cpu == pytest.approx(used, rel=0.05, abs=0.05)
+    need((place / "cpu.pressure").exists(), "a kernel that measures pressure (PSI)")
+    for value in (figures.cpu_pressure, figures.memory_pressure, figures.disk_pressure):
+        assert value is not None
+        assert 0 <= value <= 100
+
+
+def test_what_a_limit_of_processors_holds_back_is_told(real: Groups) -> None:
+    need("cpu" in real.controllers, "cgroups that limit processors")
+    group = real.make("x", Limits(cpu=0.2), real.controllers)
+    place = Path(group._directories["cpu"])
+
+    def counted() -> float:
+        words = (place / "cpu.stat").read_text().split()
+        told = dict(zip(words[::2], map(int, words[1::2]), strict=True))
+        return told.get("throttled_usec", 0) / 1e6 + told.get("throttled_time", 0) / 1e9
+
+    with burning(group):
+        before = counted()
+        throttled = group.figures().throttled
+        assert throttled is not None
+        assert 0 < before <= throttled <= counted()
+    assert group.kill()
+    real.drop(group)
 
 
 def test_a_group_of_version_2_tells_what_is_used_in_it(tmp_path: Path) -> None:

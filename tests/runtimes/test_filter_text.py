@@ -45,13 +45,16 @@ def test_the_base() -> None:
         " family AF_INET6 → (type SOCK_RAW → EPERM; type SOCK_PACKET → EPERM; else allowed);"
         " family AF_NETLINK → (protocol NETLINK_ROUTE → allowed; else EAFNOSUPPORT); else EAFNOSUPPORT"
     )
-    assert found["socketpair"] == "family AF_UNIX → allowed; else EAFNOSUPPORT"
+    assert found["socketpair"] == (
+        "family AF_UNIX → (type SOCK_STREAM → allowed; type SOCK_SEQPACKET → allowed; else EAFNOSUPPORT);"
+        " else EAFNOSUPPORT"
+    )
     assert found["personality"] == "persona 0x0 → allowed; persona 0xffffffff → allowed; else EPERM"
 
 
 def test_what_a_policy_changes() -> None:
     found = lines(Policy(frozenset({"unix"}), userns=True, ptrace=True, deny=frozenset({"prctl(PR_SET_MM)", "kcmp"})))
-    assert found["socket"] == "family AF_UNIX → allowed; else EAFNOSUPPORT"
+    assert found["socket"] == found["socketpair"] == "family AF_UNIX → allowed; else EAFNOSUPPORT"
     assert found["prctl"] == "option PR_SET_MM → EPERM; else allowed"
     assert not {"clone", "unshare", "ptrace", "personality"} & set(found)
     assert lines(Policy(audit=True)) == lines(BASE)

@@ -40,13 +40,13 @@ REFUSED = {
     **dict.fromkeys(("socket(inet raw)", "socket(inet packet)", "socket(inet6 raw)"), PERM),
     **dict.fromkeys(("socket(unix)", "socket(unix high)", "socket(packet)", "socket(alg)", "socket(vsock)"), NOFAMILY),
     **dict.fromkeys((f"socket(netlink {name})" for name in ("audit", "netfilter", "generic")), NOFAMILY),
-    "socketpair(inet)": NOFAMILY,
+    **dict.fromkeys(("socketpair(inet)", "socketpair(unix dgram)", "socketpair(unix raw)"), NOFAMILY),
     **dict.fromkeys(("ioctl(TIOCSTI)", "ioctl(TIOCSTI high)", "ioctl(TIOCLINUX)", "ioctl(TIOCLINUX high)"), PERM),
     **dict.fromkeys(("ioctl(TIOCSETD)", "ioctl(TIOCCONS)"), PERM),
 }
 ALLOWED = {
     *("clone", "personality(0)", "personality(?)", "socket(inet)", "socket(inet dgram)", "socket(inet6)"),
-    *("socket(netlink route)", "socketpair(unix)", "ioctl(TIOCGWINSZ)"),
+    *("socket(netlink route)", "socketpair(unix)", "socketpair(unix seqpacket)", "ioctl(TIOCGWINSZ)"),
 }
 
 PYTHON = """
@@ -217,6 +217,7 @@ async def test_a_policy_widens_and_narrows(program: Path) -> None:
     tried = await _tried(BwrapRuntime(), _spec(program, policy=wide))
     opened = {"socket(unix)", "socket(unix high)", "ptrace(TRACEME)", "personality(NO_RANDOMIZE)"}
     opened |= {"clone(NEWUSER)", "clone(NEWUSER high)", "unshare(NEWUSER)"}
+    opened |= {"socketpair(unix dgram)", "socketpair(unix raw)"}
     assert {name for name, result in tried.items() if result == NONE} == ALLOWED | opened
     narrow = Policy(families=frozenset(), deny=frozenset({"personality"}))
     tried = await _tried(BwrapRuntime(), _spec(program, policy=narrow))

@@ -23,6 +23,7 @@ from supervisord_mcp.runtimes.identity import (
     assign,
     may,
     own_directory,
+    starting_as,
 )
 from supervisord_mcp.runtimes.identity import unreachable as closed
 from supervisord_mcp.runtimes.limits import Limits
@@ -98,6 +99,32 @@ def test_a_thread_acts_for_somebody_and_nothing_else_changes() -> None:
 
 
 @as_root
+def test_what_a_thread_starts_as_somebody_has_nothing_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _status("thread-self")
+    program = ["/bin/cat", "/proc/self/status"]
+    with starting_as(Identity(60706, 60707)):
+        assert _fields(_status("thread-self"))["Uid"].split() == ["60706", "60706", "0", "60706"]
+        told = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    fields = _fields(told)
+    assert fields["Uid"].split() == ["60706"] * 4
+    assert fields["Gid"].split() == ["60707"] * 4
+    assert fields["Groups"].strip() == ""
+    assert {int(fields[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {0}
+    with pytest.raises(FileNotFoundError), starting_as(Identity(60706, 60707)):
+        subprocess.run(["/nowhere"], check=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("platform.machine", lambda: "riscv64")
+        refused = pytest.raises(IsolationError, match=r"cannot act as user 60706: .* riscv64")
+        with refused, starting_as(Identity(60706, 60707)):
+            raise AssertionError("it has begun")
+    kept = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff")
+    now = _status("thread-self")
+    assert [_fields(now)[name] for name in kept] == [_fields(before)[name] for name in kept]
+    with starting_as(None):
+        assert os.geteuid() == 0
+
+
+@as_root
 @pytest.mark.bwrap
 @pytest.mark.usefixtures("subreaper")
 @bounded(60)
@@ -106,7 +133,7 @@ async def test_a_sandbox_of_root_is_nobody() -> None:
     script = "echo x > /proc/sys/kernel/core_pattern || echo closed; cat > /tmp/x"
     async with running(runtime, shell(script)) as child:
         assert await read(child.stdout, b"\n") == b"closed\n"
-        fields = dict(line.split(":\t", 1) for line in _status(child.pid).splitlines() if ":\t" in line)
+        fields = _fields(_status(child.pid))
         uid = str(assign("test", {}))
         assert fields["Uid"].split() == fields["Gid"].split() == [uid] * 4
         assert fields["Groups"].strip() == ""
@@ -137,5 +164,9 @@ def test_what_an_identity_may_do_with_a_file(tmp_path: Path) -> None:
     os.close(opened)
 
 
-def _status(pid: int) -> str:
+def _status(pid: int | str) -> str:
     return Path(f"/proc/{pid}/status").read_text()
+
+
+def _fields(status: str) -> dict[str, str]:
+    return dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)

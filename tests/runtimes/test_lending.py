@@ -19,11 +19,12 @@ from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 from supervisord_mcp.runtimes.descriptors import Descriptors
 from supervisord_mcp.runtimes.identity import Identity
 from supervisord_mcp.runtimes.landlock.runtime import LandlockRuntime
-from supervisord_mcp.runtimes.lending import lend
+from supervisord_mcp.runtimes.lending import as_borrower, lend
 from supervisord_mcp.runtimes.seccomp import Policy
 from tests.kit.bounded import bounded
 from tests.kit.required import as_root
 from tests.runtimes.conformance import ended, exists, read, running, shell
+from tests.runtimes.test_bwrap import as_person
 
 pytestmark = [as_root, pytest.mark.bwrap, pytest.mark.usefixtures("subreaper")]
 
@@ -173,19 +174,47 @@ async def test_where_nothing_can_be_lent_what_is_closed_stays_closed(
     assert await _words(BwrapRuntime(), _spec(place, "ro")) == ["no", "open", "no", "no", "no", "no", "0022"]
 
 
-@bounded(60)
-async def test_no_program_is_left_behind_that_runs_as_root(place: Path) -> None:
-    script = """cd "$1"; cp /bin/true mine; for mode in 4755 2755; do chmod $mode mine 2>/dev/null && echo $mode; done
+LEAVE = """cd "$1"; cp /bin/true mine; for mode in 4755 2755; do chmod $mode mine 2>/dev/null && echo $mode; done
     python3 -c 'import os
 for flags in (os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_TMPFILE):
     try: os.open("." if flags & os.O_TMPFILE == os.O_TMPFILE else "made", flags, 0o4755); print("made", flags)
     except PermissionError: pass'
     python3 -c 'import os; os.mknod("made", 0o104755)' 2>/dev/null && echo mknod; chmod 1755 mine && echo fine"""
-    async with running(BwrapRuntime(), _spec(place, script=script)) as child:
+
+
+async def _leaves_nothing_behind(runtime: Runtime, place: Path) -> None:
+    async with running(runtime, _spec(place, script=LEAVE)) as child:
         assert await read(child.stdout) == b"fine\n"
         assert (await ended(child)).success
     assert stat.S_IMODE(os.stat(place / "mine").st_mode) == 0o1755
     assert not exists(place / "made")
+
+
+@bounded(60)
+async def test_no_program_is_left_behind_that_runs_as_root(place: Path) -> None:
+    await _leaves_nothing_behind(BwrapRuntime(), place)
+
+
+@pytest.mark.parametrize("kind", ["bwrap", "landlock"])
+def test_no_program_is_left_behind_that_runs_as_the_person(place: Path, kind: str) -> None:
+    _give(place, 1500)
+    place.parent.chmod(0o755)
+    base = place.parent / "base"
+    base.mkdir()
+    os.chown(base, 1500, 1500)
+
+    async def leave() -> None:
+        runtime = BwrapRuntime() if kind == "bwrap" else LandlockRuntime(str(base))
+        await _leaves_nothing_behind(runtime, place)
+
+    as_person(leave)
+
+
+def test_what_may_write_nothing_of_others_may_set_any_mode() -> None:
+    spec = LaunchSpec("test", ("/bin/true",), mounts=(Mount("/a"),))
+    assert not as_borrower(spec, {}).seccomp.lent
+    assert as_borrower(replace(spec, mounts=(Mount("/a"), Mount("/b", "rw"))), {}).seccomp.lent
+    assert as_borrower(spec, {"/a": 5}).seccomp.lent
 
 
 @bounded(60)

@@ -89,6 +89,8 @@ def test_every_limit_has_one_means(limits: Limits, available: Available) -> None
     assert (resource.RLIMIT_NPROC in numbers) == (means.get("pids") == "rlimit")
     # What counts for the whole person is never limited.
     assert resource.RLIMIT_NPROC not in numbers or available.own_users
+    kept = {resource.RLIMIT_SIGPENDING, resource.RLIMIT_MSGQUEUE} & set(numbers)
+    assert len(kept) == (2 if available.own_users and limits.memory is not None else 0)
     assert (resource.RLIMIT_DATA in numbers) == (means.get("memory") == "watcher")
 
 

@@ -79,15 +79,23 @@ async def test_the_python_of_these_tests_runs() -> None:
 
 @as_root
 def test_a_machine_that_forbids_it_is_told_of(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: int) -> None:
+    def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(passage, "_check", refuse)
-    with pytest.raises(IsolationError, match=r"no way can be made to .*note .*: Operation not permitted") as caught:
-        passage.open_passage({str(closed): [str(closed / "note")]}, {})
+    before = _mounts()
+    note = str(closed / "note")
+    with monkeypatch.context() as patch:
+        patch.setattr(passage, "_mount", refuse)
+        with (
+            pytest.raises(IsolationError, match=r"no way can be made to .*note .*: Operation not permitted") as caught,
+            passage.way([note], SOMEBODY, {}),
+        ):
+            raise AssertionError("there is a way")
     assert f"chmod o+x {closed}" in caught.value.remedy
-    with pytest.raises(IsolationError, match="the root directory is closed"):
-        passage.open_passage({"/": ["/x"]}, {})
+    monkeypatch.setattr(passage, "closed_paths", lambda *_: {"/": ["/x"]})
+    with pytest.raises(IsolationError, match="the root directory is closed"), passage.way(["/x"], SOMEBODY, {}):
+        raise AssertionError("there is a way")
+    assert _mounts() == before
 
 
 def _mounts() -> str:

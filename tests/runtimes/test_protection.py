@@ -55,6 +55,42 @@ def _guards(mount: Mount, filled: list[str] | None = None) -> dict[str, str]:
     return {os.path.relpath(guard.path, mount.path): guard.access for guard in guards}
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("[core]\n\thooksPath = .githooks\n", {".githooks": "ro"}),
+        (
+            '[core "x"]\nhookspath = a\n[user]\nhookspath=b\n[CORE] HooksPath="tools/my hooks" ; y',
+            {"tools/my hooks": "ro"},
+        ),
+        ("[core]\nhooksPath = a\nbare = false\nhooksPath = {root}/b # last\n", {"b": "ro"}),
+        ("[core]\nhooksPath = ../outside\n", {}),
+        ("[core]\nhooksPath = .\n", {}),
+        ("[core]\nhooksPath = .git/hooks\n", {}),
+        ("[core]\nhooksPath =\n", {}),
+    ],
+)
+def test_hooks_that_are_elsewhere(tmp_path: Path, settings: str, expected: dict[str, str]) -> None:
+    project = _repository(tmp_path / "p")
+    (project / "tools").mkdir()
+    usual = _guards(_mount(project))
+    (project / ".git/config").write_text(settings.replace("{root}", str(project)))
+    found = _guards(_mount(project))
+    assert {name: access for name, access in found.items() if name not in {*usual, "tools"}} == expected
+    assert "hooks" not in str(_guards(_mount(project, ".git/hooks")))
+    (project / ".git/config").unlink()
+    assert set(_guards(_mount(project))) == set(usual)
+
+
+def test_hooks_behind_a_link_are_refused(tmp_path: Path) -> None:
+    project = _repository(tmp_path / "p")
+    (project / ".git/config").write_text("[core]\nhooksPath = mine\n")
+    (project / "mine").symlink_to(tmp_path)
+    with pytest.raises(LaunchError, match="mine is a symbolic link") as caught:
+        _guards(_mount(project))
+    assert 'unprotected = [".git/hooks"]' in caught.value.remedy
+
+
 def test_what_is_there_and_what_is_not(tmp_path: Path) -> None:
     _repository(tmp_path / "p")
     (tmp_path / "p/.github/actions").mkdir(parents=True)

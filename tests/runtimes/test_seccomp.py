@@ -130,7 +130,8 @@ def _reference(policy: Policy, name: str, low: Sequence[int]) -> int:
 def _socket(policy: Policy, name: str, low: Sequence[int]) -> int:
     family, kind, protocol = low[0], low[1] & 0xF, low[2]
     if name == "socketpair":
-        return ALLOW if family == 1 else EAFNOSUPPORT
+        # An end of a pair for datagrams may send to any socket that has a name.
+        return ALLOW if family == 1 and (kind in (1, 5) or "unix" in policy.families) else EAFNOSUPPORT
     granted = {1: "unix", 2: "inet", 10: "inet6", 16: "netlink-route"}.get(family) in policy.families
     if not granted or (family == 16 and protocol != 0):
         return EAFNOSUPPORT

@@ -124,7 +124,7 @@ async def test_a_bus_that_does_not_answer_costs_the_group_and_nothing_else(tmp_p
         host = await d.connected("s")
         assert (await host.call("evaluate", text="6 * 7", timeout=START)).text == "42"
         assert (await means(d))["memory"] == "64M by watcher"
-        assert (await means(d))["cpu"] == "0.5 not enforced"
+        assert (await means(d))["cpu"] == "0.5 by watcher"
         assert "no control group from the service manager" in d.logs()
 
 
@@ -182,7 +182,7 @@ async def test_the_shipped_unit_is_a_place_for_groups() -> None:
 @bounded(4 * PATIENCE)
 async def test_a_unit_that_is_not_delegated_is_none() -> None:
     text = UNIT.read_text().replace("Delegate=yes", "").replace("OOMPolicy=continue", "")
-    await _in_unit(text, {"memory": "64M by watcher", "cpu": "0.5 not enforced"})
+    await _in_unit(text, {"memory": "64M by watcher", "cpu": "0.5 by watcher"})
 
 
 async def run(*words: str) -> str:

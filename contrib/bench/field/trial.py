@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from contrib.bench.calls import percentile
 from contrib.bench.field import caller, census, space
 from contrib.bench.field.amount import Amount
 from contrib.bench.field.peers import BY_NAME, SERVERS, Command, Peer, Server, Site
@@ -149,9 +150,9 @@ class Trial:
         [client] = self._clients
         client.good(_CALLS, "calls", count=self.amount.warm, limit=_CALLS / 3)
         done = client.good(_CALLS, "calls", count=self.amount.calls, limit=_CALLS / 3)
-        taken = sorted(value / 1e6 for value in done["nanoseconds"])
+        taken = sorted(done["nanoseconds"])
         for percent in (50, 95, 99):
-            self.found[f"p{percent}"] = taken[max(0, len(taken) * percent // 100 - 1)]
+            self.found[f"p{percent}"] = percentile(taken, percent) / 1e6
 
     def _memory(self) -> None:
         self._one = self._census()

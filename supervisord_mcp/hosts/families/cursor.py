@@ -1,6 +1,7 @@
 """Cursor: a file of the person and one of the project, with variables in the manner of VS Code.
 
 https://cursor.com/docs/context/mcp
+https://github.com/getsentry/xcodebuildmcp.com/pull/15 (the workspace in the file of the person)
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import stat
 from supervisord_mcp.probes.inside.trying import (
     LIBC,
     AbsentError,
+    Attempt,
     Facts,
     Group,
     KeptError,
@@ -117,6 +118,33 @@ def _set_user(facts: Facts) -> None:
             raise KeptError("its bit has no effect")
     finally:
         os.unlink(place)
+
+
+def _left_behind(mode: int, *, at_once: bool = False) -> Attempt:
+    """Return an attempt to leave a program in the project that runs as its owner, whoever starts it."""
+
+    def run(facts: Facts) -> None:
+        place = facts["project"] + "/smcp-left"
+        descriptor = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode if at_once else 0o755)
+        try:
+            if not at_once:
+                os.fchmod(descriptor, mode)
+            if not os.fstat(descriptor).st_mode & 0o6000:
+                raise KeptError("it has no such bit")
+        finally:
+            os.close(descriptor)
+            os.unlink(place)
+
+    return run
+
+
+GROUP.several(
+    {
+        "leave a program that runs as the owner of the project": _left_behind(0o4755),
+        "leave a program that runs in the group of the project": _left_behind(0o2755),
+        "make a program that runs as the owner of the project": _left_behind(0o4755, at_once=True),
+    }
+)
 
 
 @GROUP.attempt("shared memory with the machine")

@@ -21,6 +21,12 @@ def _pair(facts: Facts) -> None:
         end.close()
 
 
+def _message_from_pair(facts: Facts) -> None:
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with one, other:
+        one.sendto(b"probe", facts["letters"])
+
+
 def _bind_abstract() -> None:
     with socket.socket(socket.AF_UNIX) as one:
         one.bind("\0smcp-probe")
@@ -66,6 +72,7 @@ GROUP.several(
         "the socket of systemd": connecting(socket.AF_UNIX, lambda f: "/run/systemd/private"),
         "a unix socket": making_socket(socket.AF_UNIX, socket.SOCK_STREAM),
         "a pair of sockets": _pair,
+        "a message to a socket of the project": _message_from_pair,
         "an abstract socket of its own": lambda f: _bind_abstract(),
     }
 )

@@ -16,6 +16,7 @@ from supervisord_mcp.protocol.eras.driver import Call, Driver, capabilities
 from supervisord_mcp.protocol.eras.envelope import Envelope
 from supervisord_mcp.protocol.eras.listens import Listen, Listens, untagged
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
+from supervisord_mcp.protocol.sayings import said
 
 #: How long to wait before a listen that the child ended is opened again: the first and the longest wait, in seconds.
 FIRST_WAIT = 1.0
@@ -229,8 +230,8 @@ class ModernChild:
         keys = {pending.session for pending in self._talk.pending.values() if pending.session is not None}
         wanting = [key for key in keys if self._wants(self._talk.sessions[key], rank)]
         if len(wanting) != 1:
-            return [Note("message", line.decode(errors="replace").strip())]
-        return [ToSession(wanting[0], line, Weight.DROPPABLE)]
+            return [said(message)]
+        return [said(message, tuple(wanting)), ToSession(wanting[0], line, Weight.DROPPABLE)]
 
     def _wants(self, attachment: Attachment, rank: int) -> bool:
         if attachment.era == "modern":

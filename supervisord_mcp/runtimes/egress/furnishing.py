@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 from supervisord_mcp.egress.rules import Egress
 from supervisord_mcp.errors import IsolationError
@@ -14,7 +15,7 @@ from supervisord_mcp.runtimes.egress.plan import plan
 from supervisord_mcp.runtimes.egress.proxy import EgressProxy, Surroundings
 
 #: Given a child and the first process of its blocked sandbox, gives it its network. Raises `IsolationError`.
-Furnish = Callable[[ProcessChild, int], Awaitable[None]]
+Furnish = Callable[[ProcessChild, int], Coroutine[Any, Any, None]]
 
 
 class Furnisher:

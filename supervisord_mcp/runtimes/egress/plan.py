@@ -16,6 +16,8 @@ from supervisord_mcp.egress.addresses import literal
 from supervisord_mcp.egress.rules import LOOPBACK, Egress, Kind, Rule
 
 POOL = ipaddress.IPv4Network("198.18.0.0/15")
+#: The range where nobody may give the sandbox addresses: a part of its loopback, which is there by itself.
+LOOPBACK_POOL = ipaddress.IPv4Network("127.83.0.0/16")
 #: Makes the sandbox own an address that is no loopback: without one, clients believe that they have no network.
 OWN = POOL[1]
 PROXY, SOCKS, DNS = 3128, 1080, 53
@@ -45,16 +47,16 @@ class Plan:
     hosts: tuple[tuple[str, str], ...]
 
 
-def plan(egress: Egress) -> Plan:
+def plan(egress: Egress, pool: ipaddress.IPv4Network = POOL) -> Plan:
     """Return what a sandbox with these rules needs; the same rules always give the same plan."""
-    hosts = dict(zip(_exact_names(egress.rules), _addresses(), strict=False))
+    hosts = dict(zip(_exact_names(egress.rules), _addresses(pool), strict=False))
     wanted = {
         Listener(_LOCAL, PROXY),
         Listener(_LOCAL, SOCKS),
         Listener(_LOCAL, DNS),
         Listener(_LOCAL, DNS, datagrams=True),
     }
-    routes = {str(POOL)}
+    routes = {str(pool)}
     for rule in egress.rules:
         match rule.kind:
             case Kind.NAME:
@@ -81,12 +83,29 @@ def plan(egress: Egress) -> Plan:
     return Plan(tuple(sorted(kept)), tuple(sorted(routes)), tuple(sorted(hosts.items())))
 
 
+def loopback_plan(egress: Egress) -> Plan:
+    """Return what a sandbox needs that can have no address but those of its loopback, and no route.
+
+    Addresses that are rules themselves are reached through a proxy only, and so is a machine of the internet that is
+    called by its address.
+    """
+    found = plan(egress, LOOPBACK_POOL)
+    places = ipaddress.ip_network("127.0.0.0/8")
+    kept = [
+        listener
+        for listener in found.listeners
+        if listener.address in (_ANY4, _ANY6) or ipaddress.ip_address(listener.address) in places
+    ]
+    return Plan(tuple(kept), (), found.hosts)
+
+
 class Names:
     """The names that have an address in one sandbox. A sandbox may ask for as many below a wildcard as it likes."""
 
-    def __init__(self, egress: Egress) -> None:
+    def __init__(self, egress: Egress, pool: ipaddress.IPv4Network = POOL) -> None:
         self._egress = egress
-        self._fixed = dict(plan(egress).hosts)
+        self._pool = pool
+        self._fixed = dict(plan(egress, pool).hosts)
         self._names = {address: name for name, address in self._fixed.items()}
         self._given: OrderedDict[str, str] = OrderedDict()
         self._free = self._circle()
@@ -113,13 +132,13 @@ class Names:
         if address in self._names:
             return self._names[address]
         called = literal(address)
-        if called is None or called in POOL:
+        if called is None or called in self._pool:
             return None
         return LOOPBACK if called.is_loopback else str(called)
 
     def _circle(self) -> Iterator[str]:
         while True:
-            yield from _addresses()
+            yield from _addresses(self._pool)
 
 
 def proxy_environment(env: Iterable[tuple[str, str]] = ()) -> tuple[tuple[str, str], ...]:
@@ -139,9 +158,9 @@ def proxy_environment(env: Iterable[tuple[str, str]] = ()) -> tuple[tuple[str, s
     return (*given.items(), *((name, value) for name, value in wanted.items() if name not in given))
 
 
-def hosts_file(egress: Egress, own: str) -> str:
+def hosts_file(egress: Egress, own: str, pool: ipaddress.IPv4Network = POOL) -> str:
     """Return /etc/hosts of a sandbox: its own lines, and every name that a rule names in full."""
-    return own + "".join(f"{address} {name}\n" for name, address in plan(egress).hosts)
+    return own + "".join(f"{address} {name}\n" for name, address in plan(egress, pool).hosts)
 
 
 def resolver_file() -> str:
@@ -153,6 +172,6 @@ def _exact_names(rules: Iterable[Rule]) -> list[str]:
     return sorted({rule.host for rule in rules if rule.kind in (Kind.NAME, Kind.LOOPBACK)})
 
 
-def _addresses() -> Iterator[str]:
+def _addresses(pool: ipaddress.IPv4Network) -> Iterator[str]:
     """Yield the addresses that names may have."""
-    yield from (str(POOL[number]) for number in range(2, POOL.num_addresses - 1))
+    yield from (str(pool[number]) for number in range(2, pool.num_addresses - 1))

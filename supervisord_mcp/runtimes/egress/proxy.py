@@ -23,7 +23,7 @@ from supervisord_mcp.runtimes.egress.clienthello import Hello
 from supervisord_mcp.runtimes.egress.heads import HeadError, Target
 from supervisord_mcp.runtimes.egress.meter import Bucket, Contact, Meter, Outcome, Usage
 from supervisord_mcp.runtimes.egress.outside import Outside, connect_first, connect_through
-from supervisord_mcp.runtimes.egress.plan import DNS, PROXY, SOCKS, Names
+from supervisord_mcp.runtimes.egress.plan import DNS, POOL, PROXY, SOCKS, Names
 from supervisord_mcp.runtimes.egress.relay import RefusedError, Relay, reset
 from supervisord_mcp.runtimes.egress.resolver import Resolver
 
@@ -80,10 +80,18 @@ class _NoWayError(Exception):
 class EgressProxy:
     """Serves the listeners of one sandbox from the moment it is made until it is closed. Owns their sockets."""
 
-    def __init__(self, server: str, egress: Egress, sockets: Iterable[socket.socket], around: Surroundings) -> None:
+    def __init__(
+        self,
+        server: str,
+        egress: Egress,
+        sockets: Iterable[socket.socket],
+        around: Surroundings,
+        pool: ipaddress.IPv4Network = POOL,
+    ) -> None:
+        """``pool`` is where the addresses of names are from."""
         self._loop = asyncio.get_running_loop()
         self._server, self._egress, self._around = server, egress, around
-        self._names = Names(egress)
+        self._names = Names(egress, pool)
         self._meter = Meter(server, around.report, self._loop.time)
         rate = egress.connects_per_second
         self._bucket = Bucket(rate, max(rate, 1))

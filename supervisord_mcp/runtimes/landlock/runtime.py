@@ -157,8 +157,6 @@ class LandlockRuntime(Runtime):
     ) -> ProcessChild:
         program = Program(spec.argv, with_marker(_environment(spec, places), spec.marker), cwd=spec.cwd or places.home)
         check_program(program)
-        identity = self.identity(spec.name)
-        user, group = (None, None) if identity is None else (identity.uid, identity.gid)
         argv = ("/bin/sh", "-c", TRIAL, "smcp", places.canary, *spec.argv)
         network = spec.network == "host"
         try:
@@ -166,7 +164,7 @@ class LandlockRuntime(Runtime):
                 ruleset.made(abi.coverage(ruleset.version(), network=network), _granted(spec, places)) as rules,
                 entrance,
             ):
-                program = replace(program, argv=argv, user=user, group=group)
+                program = replace(program, argv=argv, identity=self.identity(spec.name))
                 restrict = functools.partial(ruleset.restrict_this_thread, rules)
                 if auditor is not None:
                     spawned = spawn_audited(replace(program, confine=restrict), auditor)
@@ -227,7 +225,8 @@ def _policy(spec: LaunchSpec) -> seccomp.Policy:
     denied = spec.seccomp.deny | _SHARED
     if ruleset.version() < 3:
         denied |= {"truncate"}
-    return replace(spec.seccomp, families=families, deny=denied, userns=False)
+    # Its home is on the disk of the machine, where others could run what it leaves.
+    return replace(spec.seccomp, families=families, deny=denied, userns=False, lent=True)
 
 
 def _granted(spec: LaunchSpec, places: Places | None) -> Iterator[tuple[str, Right]]:

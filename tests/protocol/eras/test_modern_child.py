@@ -205,7 +205,7 @@ def test_the_log_level_of_a_host_goes_with_its_requests() -> None:
         talk.server.answers(two, complete())
         a.hears(result(2))
         talk.server.says(log)
-        assert talk.noted("message") == 1
+        assert talk.unshown == 1
         talk.server.answers(three, complete())
         b.hears(result(3))
 
@@ -221,7 +221,7 @@ def test_a_log_message_that_may_be_for_two_hosts_is_for_none() -> None:
         talk.server.says(notification("notifications/message", {"level": "error", "data": 1}))
         talk.server.says(notification("notifications/message", {"level": "debug", "data": 1}))
         talk.server.says(notification("notifications/message", {"data": 1}))
-        assert talk.noted("message") == 3
+        assert talk.unshown == 3
 
 
 def test_a_server_without_logging_has_no_level() -> None:

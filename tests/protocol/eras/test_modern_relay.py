@@ -379,7 +379,7 @@ def test_log_messages_go_to_the_one_host_that_wants_them() -> None:
         talk.server.hears(...), talk.server.hears(...)
         talk.server.says(log("debug"), log("info"), log("error"))
         a.hears(log("info"))
-        assert talk.noted("message") == 2
+        assert talk.unshown == 2
         b.leaves()
         talk.server.hears(cancelled(..., ...), cancelled(..., ...))
         talk.server.says(log("error"))

@@ -1,0 +1,1 @@
+"""The base images of containers: their recipes, and how they are built without a registry."""

@@ -1,0 +1,103 @@
+"""Containers of a daemon that was killed: found by their labels, and removed before the next one starts any.
+
+Which engines a daemon uses is written down, so that one that uses none does not ask any when it starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from supervisord_mcp.runtimes.container import creation
+from supervisord_mcp.runtimes.container.engine import Engine, EngineError, EngineRefusedError, Engines
+
+if TYPE_CHECKING:
+    import docker
+
+_log = logging.getLogger(__name__)
+
+#: The engine removes it already, or has removed it.
+_GONE = (404, 409)
+
+
+class Sweeper:
+    """Removes what is left, once on each engine. ``record`` is the file that tells which ones were used."""
+
+    def __init__(self, engines: Engines, record: Path) -> None:
+        self._engines = engines
+        self._record = record
+        self._swept: set[str] = set()
+        self._lock = anyio.Lock()
+
+    async def clean(self, daemon: str) -> None:
+        """Remove what a daemon left on every engine that is written down; one that does not answer is left alone.
+
+        It is swept when it is used again.
+        """
+        for word in _read(self._record):
+            with contextlib.suppress(EngineError):
+                await self._sweep(word, daemon)
+
+    async def used(self, word: str, daemon: str) -> None:
+        """Sweep an engine before it is used for the first time, and write it down. Raise `EngineError`."""
+        if word in self._swept:
+            return
+        await self._sweep(word, daemon)
+        words = _read(self._record)
+        if word not in words:
+            self._record.parent.mkdir(parents=True, exist_ok=True)
+            self._record.write_text("".join(f"{each}\n" for each in (*words, word)), encoding="utf-8")
+
+    async def _sweep(self, word: str, daemon: str) -> None:
+        async with self._lock:
+            if word not in self._swept:
+                engine = self._engines.of(word)
+                names = await engine.call(functools.partial(_left, daemon=daemon))
+                async with anyio.create_task_group() as group:
+                    for name in names:
+                        group.start_soon(_remove, engine, name)
+                self._swept.add(word)
+
+
+def _left(client: docker.APIClient, *, daemon: str) -> list[str]:
+    labels = [f"{creation.DAEMON}={daemon}", f"{creation.MACHINE}={machine()}"]
+    return [str(each["Id"]) for each in client.containers(all=True, filters={"label": labels})]
+
+
+async def _remove(engine: Engine, name: str) -> None:
+    try:
+        await engine.call(lambda client: client.remove_container(name, force=True))
+    except EngineRefusedError as error:
+        if error.status not in _GONE:
+            raise
+    _log.info("removed the container %s, which a daemon before this one left", name[:12])
+
+
+def _read(record: Path) -> list[str]:
+    try:
+        # The engine that is found by itself has the empty word.
+        return record.read_text(encoding="utf-8").split("\n")[:-1]
+    except OSError:
+        return []
+
+
+def daemon_of(marker: str) -> str:
+    """Return what stands for the daemon in the marker of a child, also after it was started again."""
+    return marker.partition(":")[0]
+
+
+@functools.cache
+def machine() -> str:
+    """Return what stands for this person on this machine, where others use the same engine."""
+    try:
+        text = Path("/etc/machine-id").read_text(encoding="ascii").strip()
+    except OSError:
+        text = os.uname().nodename
+    return hashlib.sha256(f"{text} {os.getuid()}".encode()).hexdigest()[:16]
