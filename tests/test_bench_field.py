@@ -21,7 +21,7 @@ import pytest
 
 from contrib.bench import server as tiny
 from contrib.bench.field import __main__ as field
-from contrib.bench.field import caller, readme, trial
+from contrib.bench.field import caller, readme, space, trial
 from contrib.bench.field.amount import Amount
 from contrib.bench.field.peers import BY_NAME, EVERYTHING, NAME, PEERS, TINY_SERVER, Peer, Site
 from contrib.bench.field.results import MEASURES, Row, from_plain, tables
@@ -291,10 +291,18 @@ def test_a_peer_that_cannot_be_installed_is_shown_as_such(
     assert "cannot be installed: no fastmcp-py in" in capsys.readouterr().out
 
 
-def test_a_peer_that_there_is_not_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nobody"], "unknown peer: nobody"),
+        (["--readme", "direct"], "--readme is about all peers"),
+        (["--last", "--json", "/nowhere/field.json"], "there is no last run: /nowhere/field.json is missing"),
+    ],
+)
+def test_what_cannot_be_meant_is_an_error(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        field.main(["nobody"])
-    assert "unknown peer: nobody" in capsys.readouterr().err
+        field.main(words)
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -327,6 +335,26 @@ def test_a_gateway_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None
     peer = Peer("ended", "ended", wire=lambda site: ["pipes", *TINY], gateway=lambda site: words)
     found = trial.Trial(peer, TINY_SERVER, site(tmp_path), SHORT).run()
     assert found == {"ready": {"reason": "the gateway does not listen (no, thanks)"}}
+
+
+LATE = """import json, sys, time
+print(json.dumps({"ready": 1.0, "calls": {"reason": "silence"}}), flush=True)
+time.sleep(60)"""
+
+
+def test_a_trial_that_takes_too_long_keeps_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(field, "TRIAL", 1.0)
+    monkeypatch.setattr(space, "apart", lambda command: [sys.executable, "-c", LATE])
+    found = field.run(BY_NAME["direct"], TINY_SERVER, tmp_path, SHORT)
+    assert found["ready"] == 1.0
+    assert "p50" not in found  # why is known better
+    assert found["left"] == {"reason": "the trial took longer than 1 s"}
+
+
+def test_a_trial_that_breaks_says_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(space, "apart", lambda command: [sys.executable, "-c", "raise ValueError('a fault')"])
+    found = field.run(BY_NAME["direct"], TINY_SERVER, tmp_path, SHORT)
+    assert found == {"ready": {"reason": "ValueError: a fault"}}
 
 
 def test_what_fails_in_a_trial_is_a_reason_and_no_end(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 from contrib.bench.field import readme, space
 from contrib.bench.field.amount import FULL, QUICK, Amount
 from contrib.bench.field.peers import EVERYTHING, PEERS, SERVERS, Peer, Server
-from contrib.bench.field.results import Row, from_plain, tables
+from contrib.bench.field.results import MEASURES, Row, from_plain, tables
 from contrib.bench.field.trial import Found
 from contrib.bench.figures import machine
 from contrib.bench.place import ROOT
@@ -33,7 +33,7 @@ from supervisord_mcp import __version__
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 PLACE = _CACHE / "smcp-field"
 #: Seconds for one trial, whatever hangs in it.
-TRIAL = 150.0
+TRIAL = 120.0
 
 Tell = Callable[[str], None]
 
@@ -65,15 +65,19 @@ def run(peer: Peer, server: Server, place: Path, amount: Amount) -> Found:
     command = space.apart([sys.executable, "-m", "contrib.bench.field.trial", *words])
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     trial = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    late = ""
     try:
         out, said = trial.communicate(timeout=TRIAL)
     except subprocess.TimeoutExpired:
         trial.terminate()  # which takes away what it has started
-        trial.communicate()
-        return {"ready": {"reason": f"the trial took longer than {TRIAL:.0f} s"}}
-    if trial.returncode:
-        return {"ready": {"reason": (said.strip().splitlines() or ["the trial ended without a word"])[-1]}}
-    found: Found = json.loads(out.splitlines()[-1])
+        out, said = trial.communicate()
+        late = f"the trial took longer than {TRIAL:.0f} s"
+    found: Found = json.loads(out.splitlines()[-1]) if out else {}
+    if late or trial.returncode:
+        reason = late or (said.strip().splitlines() or ["the trial ended without a word"])[-1]
+        for missing in MEASURES if found else MEASURES[:1]:
+            if missing.part_of not in found:
+                found.setdefault(missing.name, {"reason": reason})
     return found
 
 
@@ -113,7 +117,11 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
     if unknown := set(options.names) - set(_NAMES):
         parser.error(f"unknown peer: {', '.join(sorted(unknown))}")
+    if options.names and options.readme:
+        parser.error("--readme is about all peers, so name none")
     file = options.json or options.place / "field.json"
+    if options.last and not file.is_file():
+        parser.error(f"there is no last run: {file} is missing")
     if options.last:
         content = json.loads(file.read_text())
     else:

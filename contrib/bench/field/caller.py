@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or __name__ != "__main__":
     from contrib.bench.field.wires import WIRES, CallError, LostError, Wire
 else:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or __name__ != "__main__":
     from contrib.bench.server import result
 else:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -1,7 +1,8 @@
 """One peer in front of one server, from its start to its end: ``python -m contrib.bench.field.trial PEER SERVER …``.
 
 Run in a network of its own (see `space`); everything that descends from it belongs to the trial.
-Prints one JSON object: for every measure a number, or ``{"reason": "…"}`` where there is none to be had.
+Prints one JSON object after each step, the last one has all: for every measure a number, or ``{"reason": "…"}`` where
+there is none to be had.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class Trial:
     """The gateway, the clients that are connected, and what was found out so far."""
 
     def __init__(self, peer: Peer, server: Server, site: Site, amount: Amount) -> None:
+        #: Told what was found so far, after each step.
+        self.tell: Callable[[Found], None] = lambda found: None
         self.peer, self.server, self.site, self.amount = peer, server, site, amount
         self.found: Found = {}
         self._clients: list[Client] = []
@@ -96,6 +99,7 @@ class Trial:
             measure()
         except BenchError as error:
             self.none(str(error), name)
+        self.tell(self.found)
 
     def none(self, reason: str, *names: str) -> None:
         """Say why there is no figure."""
@@ -309,10 +313,16 @@ def main(words: Sequence[str]) -> None:
     home = Path(tempfile.mkdtemp(prefix="smcp-field-"))
     try:
         site = Site(home, place, peer.kit, server.command(place))
-        found = Trial(peer, server, site, amount).run()
+        one = Trial(peer, server, site, amount)
+        one.tell = _print
+        _print(one.run())
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _print(found: Found) -> None:
     sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
