@@ -21,7 +21,7 @@ import pytest
 
 from contrib.bench import server as tiny
 from contrib.bench.field import __main__ as field
-from contrib.bench.field import caller, readme, space, trial
+from contrib.bench.field import caller, census, readme, space, trial
 from contrib.bench.field.amount import Amount
 from contrib.bench.field.peers import BY_NAME, EVERYTHING, NAME, PEERS, TINY_SERVER, Peer, Site
 from contrib.bench.field.results import MEASURES, Row, from_plain, tables
@@ -237,6 +237,20 @@ def test_a_cell_is_the_median_with_its_spread_or_the_reason() -> None:
 def test_a_failed_step_is_the_reason_for_all_that_it_would_have_found() -> None:
     found = row({"ready": 1.0, "crowd": {"reason": "nobody came"}})
     assert {measure.name for measure in MEASURES if found.reason(measure)} == {"per_client", "servers", "rate_crowd"}
+
+
+def test_memory_that_is_hidden_is_a_reason_and_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden(process: psutil.Process) -> object:
+        raise psutil.AccessDenied(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "memory_full_info", hidden)
+    me = census.Census((), (psutil.Process(),))
+    with pytest.raises(BenchError, match="only root sees the memory of"):
+        me.gateway  # noqa: B018
+    with pytest.raises(BenchError, match="only root sees the memory of"):
+        me.private  # noqa: B018
+    found = row({"ready": 1.0, "servers": 1, "memory": {"reason": "hidden"}})
+    assert {measure.name for measure in MEASURES if found.reason(measure)} == {"pss", "per_client"}
 
 
 def test_rows_come_back_from_the_file() -> None:

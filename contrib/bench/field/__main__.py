@@ -76,7 +76,7 @@ def run(peer: Peer, server: Server, place: Path, amount: Amount) -> Found:
     if late or trial.returncode:
         reason = late or (said.strip().splitlines() or ["the trial ended without a word"])[-1]
         for missing in MEASURES if found else MEASURES[:1]:
-            if missing.part_of not in found:
+            if not found.keys() & {*missing.part_of}:
                 found.setdefault(missing.name, {"reason": reason})
     return found
 

@@ -16,7 +16,7 @@ class Amount:
     """
 
     rounds: int = 3
-    budget: float = 1020.0
+    budget: float = 960.0
     calls: int = 500
     warm: int = 50
     seconds: float = 0.7

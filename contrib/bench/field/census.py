@@ -9,6 +9,8 @@ from pathlib import Path
 
 import psutil
 
+from contrib.bench.place import BenchError
+
 _MIB = 1 << 20
 
 
@@ -21,19 +23,23 @@ class Census:
 
     @property
     def private(self) -> float:
-        """What all of them have for themselves, in MiB."""
+        """What all of them have for themselves, in MiB; `BenchError` where that is hidden."""
         return sum(_memory(process)[1] for process in (*self.servers, *self.others)) / _MIB
 
     @property
     def gateway(self) -> float:
-        """What the gateway has, with its part of what it shares with others (PSS), in MiB."""
+        """What the gateway has, with its part of what it shares (PSS), in MiB; `BenchError` where that is hidden."""
         return sum(_memory(process)[0] for process in self.others) / _MIB
 
     def begin(self) -> float:
-        """Forget the peaks of the gateway so far; return what it holds (RSS), in MiB."""
+        """Forget the peaks of the gateway so far; return what it holds (RSS), in MiB. Raise `BenchError`."""
         for process in self.others:
-            with suppress(OSError):
+            try:
                 Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+            except PermissionError:
+                raise _hidden(process) from None
+            except OSError:
+                continue  # it has ended
         return self._sum("VmRSS:")
 
     def peak(self) -> float:
@@ -64,10 +70,19 @@ def _living() -> Iterator[psutil.Process]:
 
 
 def _memory(process: psutil.Process) -> tuple[int, int]:
-    with suppress(psutil.Error):
+    """Return the PSS and the private memory of a process in bytes, nothing if it has ended. Raise `BenchError`."""
+    try:
         memory = process.memory_full_info()
-        return memory.pss, memory.uss
-    return 0, 0
+    except psutil.NoSuchProcess:
+        return 0, 0
+    except psutil.AccessDenied:
+        raise _hidden(process) from None
+    return memory.pss, memory.uss
+
+
+def _hidden(process: psutil.Process) -> BenchError:
+    # A process that has secrets to keep shows its memory to nobody but root.
+    return BenchError(f"only root sees the memory of {process.name()}")
 
 
 def _field(pid: int, name: str) -> int:

@@ -12,30 +12,30 @@ from contrib.bench.figures import Sample, grid, number
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One column. ``part_of`` is the step of a trial whose failure is why there is no figure either."""
+    """One column. ``part_of`` are the steps of a trial whose failure is why there is no figure either."""
 
     name: str
     shown: str
-    part_of: str = ""
+    part_of: tuple[str, ...] = ()
     headline: bool = False
 
 
 MEASURES = (
     Measure("ready", "ready, ms"),
-    Measure("p50", "call p50, ms", "calls", headline=True),
-    Measure("p95", "p95, ms", "calls"),
-    Measure("p99", "p99, ms", "calls", headline=True),
+    Measure("p50", "call p50, ms", ("calls",), headline=True),
+    Measure("p95", "p95, ms", ("calls",)),
+    Measure("p99", "p99, ms", ("calls",), headline=True),
     Measure("rate_1", "calls/s, 1 client"),
-    Measure("rate_crowd", "10 clients", "crowd", headline=True),
+    Measure("rate_crowd", "10 clients", ("crowd",), headline=True),
     Measure("rate_many", "50 clients", headline=True),
-    Measure("pss", "gateway PSS, MiB", "memory", headline=True),
-    Measure("per_client", "a client more, MiB", "crowd", headline=True),
-    Measure("servers", "servers for 10", "crowd", headline=True),
+    Measure("pss", "gateway PSS, MiB", ("memory",), headline=True),
+    Measure("per_client", "a client more, MiB", ("crowd", "memory"), headline=True),
+    Measure("servers", "servers for 10", ("crowd",), headline=True),
     Measure("left", "left after 2 s", headline=True),
-    Measure("new", "new client after a crash, ms", "crash", headline=True),
-    Measure("old", "old client, ms", "crash", headline=True),
+    Measure("new", "new client after a crash, ms", ("crash",), headline=True),
+    Measure("old", "old client, ms", ("crash",), headline=True),
     Measure("blob", "16 MiB, ms", headline=True),
-    Measure("blob_memory", "peak for it, MiB", "blob"),
+    Measure("blob_memory", "peak for it, MiB", ("blob",)),
     Measure("start", "server start, ms", headline=True),
 )
 #: Numbers of something that is counted.
@@ -62,7 +62,7 @@ class Row:
     def reason(self, measure: Measure) -> str:
         """Return why a figure is missing, in the last trial where one is; empty if it was not looked for."""
         for trial in reversed(self.trials):
-            for name in (measure.name, measure.part_of, "ready"):
+            for name in (measure.name, *measure.part_of, "ready"):
                 match trial.get(name):
                     case {"reason": str(reason)} if measure.name not in trial or name == measure.name:
                         return reason

@@ -71,6 +71,8 @@ class Trial:
         home = str(site.home)
         self._environ = kept | {"HOME": home, "SMCP_HOME": f"{home}/smcp", "TMPDIR": home, "NODE_NO_WARNINGS": "1"}
         self._gateway: subprocess.Popen[bytes] | None = None
+        #: Private memory of everything while one client is connected, in MiB; None where it is hidden.
+        self._alone: float | None = None
         self._log = site.home / "gateway.log"
 
     def run(self) -> Found:
@@ -159,11 +161,12 @@ class Trial:
             self.found[f"p{percent}"] = percentile(taken, percent) / 1e6
 
     def _memory(self) -> None:
-        self._one = self._census()
-        if self._one.others:
-            self.found["pss"] = self._one.gateway
+        now = self._census()
+        if now.others:
+            self.found["pss"] = now.gateway
         else:
             self.none("there is no gateway", "pss")
+        self._alone = now.private
 
     def _flood(self, name: str) -> None:
         start, seconds = time.monotonic() + _LEAD, self.amount.seconds
@@ -175,25 +178,30 @@ class Trial:
         self.found[name] = sum(done["calls"] for done in reports) / seconds
 
     def _crowd(self) -> None:
-        before, count = self._one.private, len(self._clients)
+        count = len(self._clients)
         self._connect(self.amount.crowd - count)
         for client in self._clients:
             client.good(_CALLS, "calls", count=10, limit=_CALLS / 3)
         now = self._census()
-        self.found["per_client"] = (now.private - before) / (self.amount.crowd - count)
         self.found["servers"] = len(now.servers)
+        if self._alone is not None:  # else the reason is that of the step before
+            self.found["per_client"] = (now.private - self._alone) / (self.amount.crowd - count)
         self._flood("rate_crowd")
 
     def _blob(self) -> None:
         self._begin()
         gateway = self._census()
-        held = gateway.begin()
+        held = None
+        try:
+            held = gateway.begin()
+        except BenchError as error:
+            self.none(str(error), "blob_memory")
         done = self._clients[0].good(_LARGE, "blob", size=self.amount.blob)
         self.found["blob"] = done["seconds"] * 1e3
-        if gateway.others:
-            self.found["blob_memory"] = max(gateway.peak() - held, 0.0)
-        else:
+        if not gateway.others:
             self.none("there is no gateway", "blob_memory")
+        elif held is not None:
+            self.found["blob_memory"] = max(gateway.peak() - held, 0.0)
 
     def _vanish(self) -> None:
         self._hang_up()
