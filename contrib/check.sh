@@ -11,6 +11,7 @@ ensure_system bwrap=bubblewrap git=git node=nodejs npx=npm gcc=build-essential t
     gnome-keyring-daemon=gnome-keyring dbus-run-session=dbus dbus-send=dbus pass=pass gpg=gnupg pkg-config=pkg-config
 # The extra systemd is built from source.
 ensure_library libsystemd=libsystemd-dev
+ensure_headers
 # By themselves: a distribution that has no such package must not go without the others.
 ensure_system chromium=chromium
 ensure_system podman=podman newuidmap=uidmap catatonit=catatonit runc=runc

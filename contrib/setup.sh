@@ -46,6 +46,15 @@ install_packages() {
     fi
 }
 
+# Given package names, install them, or say how to.
+obtain() {
+    if ! may_install; then
+        say "missing, and may not be installed from here: sudo apt-get install $*"
+    elif ! install_packages "$@"; then
+        say "could not be installed: $*"
+    fi
+}
+
 # Given a name, make a person of that name on a machine where root runs the tests: rootless engines need one.
 ensure_person() {
     [ "$(id -u)" = 0 ] || return 0
@@ -66,22 +75,21 @@ ensure_system() {
     elif ! command -v python3 >/dev/null; then
         packages+=(python3 python3-venv)
     fi
-    [ ${#packages[@]} != 0 ] || return 0
-    if ! may_install; then
-        say "missing, and may not be installed from here: sudo apt-get install ${packages[*]}"
-    elif ! install_packages "${packages[@]}"; then
-        say "could not be installed: ${packages[*]}"
-    fi
+    [ ${#packages[@]} = 0 ] || obtain "${packages[@]}"
 }
 
 # Given LIBRARY=PACKAGE, install what programs are built with, where pkg-config does not know the library.
 ensure_library() {
     command -v pkg-config >/dev/null && ! pkg-config --exists "${1%%=*}" || return 0
-    if ! may_install; then
-        say "missing, and may not be installed from here: sudo apt-get install ${1#*=}"
-    elif ! install_packages "${1#*=}"; then
-        say "could not be installed: ${1#*=}"
-    fi
+    obtain "${1#*=}"
+}
+
+# Install what extensions in C are built with, where the Python that is used comes without it.
+ensure_headers() {
+    local python
+    python=$(find_python) || return 0
+    "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
+        obtain "$("$python" -c 'import sys; print("python%d.%d-dev" % sys.version_info[:2])')"
 }
 
 # Given a command and why it is needed, end here if it is still missing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -16,7 +17,7 @@ from supervisord_mcp import __version__
 from supervisord_mcp.config.models import Config, ServerConfig
 from supervisord_mcp.metrics import report
 from supervisord_mcp.metrics.archive import Archive
-from supervisord_mcp.metrics.counts import Counts, Tally
+from supervisord_mcp.metrics.counts import Counts, Tally, beyond
 from supervisord_mcp.metrics.ledger import Ledger
 from supervisord_mcp.metrics.pace import FRESH
 from supervisord_mcp.metrics.sampler import Sampler, Target
@@ -54,6 +55,9 @@ class UsageDesk:
         self._asking = anyio.Lock()
         self._uncount: Callable[[], None] | None = None
         self._ledger.read()
+        # Metrics begin at 0 with the daemon: counters that go on would go back a little after a crash, and Prometheus
+        # would take all that was ever counted for new.
+        self._before_us = copy.deepcopy(self.counts.tallies)
         self._archive.read()
         observers.add(self._event, "usage")
         self.configure(supervisor.config)
@@ -161,7 +165,8 @@ class UsageDesk:
         from supervisord_mcp.metrics.exposition import Snapshot
 
         usage = await self.report(control.Usage(fresh=True))
-        return Snapshot(usage, __version__, self._began, dict(self.counts.tallies))
+        tallies = {name: beyond(tally, self._before_us.get(name)) for name, tally in self.counts.tallies.items()}
+        return Snapshot(usage, __version__, self._began, tallies)
 
     def _load(self, own: Reading | None) -> float:
         """Return how much of a processor this process used since this was last asked, or the time before."""

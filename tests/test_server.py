@@ -208,7 +208,7 @@ async def test_a_child_that_hangs_at_its_start_is_ended_and_told(tmp_path: Path)
         guest = shop.guest(instance)
         error = (await guest.ask("initialize", hello()))["error"]
         said = "did not answer initialize within 0.3 s"
-        assert error["message"].startswith(f"server 's' failed to start: {said}; last lines of stderr:\neeee")
+        assert error["message"].startswith(f"server 's' failed to start: {said}; last lines of stderr:\n000000000eeee")
         assert error["data"]["reason"] == "server_exited"
         assert said in instance.last_error
         assert any(line.endswith(f"-> BACKOFF: {said}") for line in shop.logged())

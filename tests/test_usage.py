@@ -119,6 +119,22 @@ async def test_what_was_used_is_known_to_the_next_daemon(tmp_path: Path) -> None
 
 
 @bounded(LIMIT)
+async def test_metrics_begin_with_the_daemon(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        guest = await one.greeted("s")
+        await guest.call("echo")
+        assert sum(cell.calls for cell in (await one.usage.snapshot()).tallies["s"].cells) == 1
+        one.usage.close()
+        next_one = UsageDesk(one.supervisor, one.observers, one.paths.counts_file, one.paths.history_file)
+        assert [cell.calls for cell in (await next_one.snapshot()).tallies["s"].cells] == [0]
+        await guest.call("echo")
+        told = await next_one.snapshot()
+        assert [cell.calls for cell in told.tallies["s"].cells] == [1]
+        assert told.usage.servers[0].total.calls == 2
+        assert told.started <= time.time()
+
+
+@bounded(LIMIT)
 async def test_nothing_is_counted_where_that_is_not_wanted(tmp_path: Path) -> None:
     async with estate(tmp_path, {"s": {}}) as one:
         off = one.config.model_copy(update={"metrics": one.config.metrics.model_copy(update={"calls": False})})

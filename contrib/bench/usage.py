@@ -22,6 +22,8 @@ from supervisord_mcp.protocol import control
 
 #: The configuration with nothing measured.
 OFF = "[metrics]\nusage = false\ncalls = false\n"
+#: … and the one in which every call is recorded.
+RECORDED = "[audit]\nenabled = true\n"
 _SERVERS = 20
 _HOT = Bar(1.03)
 _MANY = Bar(0.97, at_least=True)
@@ -35,7 +37,7 @@ def main(words: Sequence[str] | None = None) -> int:
     plan = QUICK if parser.parse_args(words).quick else FULL
     before = machine()
     try:
-        figures = [*hot_path(plan), *kept_messages(plan), *idle(plan), *looks(plan)]
+        figures = [*hot_path(plan), *kept_messages(plan), *recorded_calls(plan), *idle(plan), *looks(plan)]
     except BenchError as error:
         sys.stderr.write(f"the benchmark ends here: {error}\n")
         return 1
@@ -57,6 +59,16 @@ def kept_messages(plan: Plan) -> Iterator[Figure]:
 
     for figure in over_daemons(made, in_turns(plan), (None, None, None)):
         yield replace(figure, what=f"messages kept: {figure.what}")
+
+
+def recorded_calls(plan: Plan) -> Iterator[Figure]:
+    """Yield the same with the record of calls and without: by default there is none."""
+
+    def made() -> list[Place]:
+        return [Place(settings=text) for text in ("", RECORDED)]
+
+    for figure in over_daemons(made, in_turns(plan), (None, None, None)):
+        yield replace(figure, what=f"calls recorded: {figure.what}")
 
 
 def idle(plan: Plan) -> Iterator[Figure]:

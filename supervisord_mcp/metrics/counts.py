@@ -21,6 +21,12 @@ MOST_TOOLS = 64
 OTHER = "(other)"
 _OK, _ERROR = Outcome.OK, Outcome.ERROR
 _LONGEST = 128
+#: What of a tally, and of a cell, only grows.
+_SUMS = (
+    *("starts", "on_demand", "waited", "restarts", "cpu", "read", "written", "sent", "received"),
+    *("oom_kills", "refused", "throttled"),
+)
+_CELL_SUMS = ("calls", "errors", "cancelled", "timeouts", "asked", "told", "seconds")
 
 
 class Cell(msgspec.Struct):
@@ -179,6 +185,25 @@ class Counts:
         if len(self._cells) > 4 * MOST_HOSTS * MOST_TOOLS:
             self._cells.clear()
         return cells[-1]
+
+
+def beyond(now: Tally, before: Tally | None) -> Tally:
+    """Return what was counted of a server since an earlier copy of its tally; what is no count stays as it is."""
+    if before is None or before.since != now.since:
+        return now
+    known = {(cell.host, cell.method, cell.tool): cell for cell in before.cells}
+    counted = {name: getattr(now, name) - getattr(before, name) for name in _SUMS}
+    breaches = {name: count - before.breaches.get(name, 0) for name, count in now.breaches.items()}
+    cells = [_cell_beyond(cell, known.get((cell.host, cell.method, cell.tool))) for cell in now.cells]
+    return msgspec.structs.replace(now, **counted, breaches=breaches, cells=cells)
+
+
+def _cell_beyond(now: Cell, before: Cell | None) -> Cell:
+    if before is None:
+        return now
+    counted = {name: getattr(now, name) - getattr(before, name) for name in _CELL_SUMS}
+    histogram = {bucket: count - before.latency.get(bucket, 0) for bucket, count in now.latency.items()}
+    return msgspec.structs.replace(now, **counted, latency=histogram)
 
 
 def _fitting(name: str, known: set[str], most: int) -> str:

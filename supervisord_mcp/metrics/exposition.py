@@ -1,7 +1,7 @@
 """What was measured and counted, as Prometheus is told it: names, units, labels, and how many of them there may be.
 
 Nobody outside decides how many series there are: servers are those of the configuration, and hosts and tools beyond a
-number count as `OTHER`. Counters go on over restarts of servers and of the daemon, as those of `counts` do.
+number count as `OTHER`. Counters begin at 0 with the daemon, and go on over restarts of servers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OUTCOMES = ("ok", "error", "cancelled", "timeout")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that is told at once. ``started`` is when the daemon was, in seconds since the epoch."""
+    """All that is told at once: ``tallies`` since the daemon was ``started``, which is in seconds since the epoch."""
 
     usage: UsageResult
     version: str
@@ -149,9 +149,8 @@ def _calls(tallies: Iterable[tuple[ServerUsage, Tally]]) -> Iterator[Metric]:
             labels = [server.name, method, tool]
             for outcome, count in _outcomes(cells):
                 calls.add_metric([*labels, outcome], count)
-            buckets, total = _histogram(latency.total(cell.latency for cell in cells))
-            if total:
-                durations.add_metric(labels, buckets, sum_value=sum(cell.seconds for cell in cells))
+            buckets = _histogram(latency.total(cell.latency for cell in cells))
+            durations.add_metric(labels, buckets, sum_value=sum(cell.seconds for cell in cells))
         for (host,), cells in _grouped(tally.cells, _who, (OTHER,), MOST_HOSTS):
             for outcome, count in _outcomes(cells):
                 hosts.add_metric([server.name, host, outcome], count)
@@ -192,14 +191,13 @@ def _outcomes(cells: Iterable[Cell]) -> Iterator[tuple[str, int]]:
     yield from counts.items()
 
 
-def _histogram(histogram: Mapping[int, int]) -> tuple[list[tuple[str, float]], int]:
-    """Return the buckets as Prometheus has them, each with all that took no longer, and how many calls there are."""
-    total = sum(histogram.values())
+def _histogram(histogram: Mapping[int, int]) -> list[tuple[str, float]]:
+    """Return the buckets as Prometheus has them, each with all that took no longer."""
     buckets: list[tuple[str, float]] = []
     for bound in BUCKETS:
         number = latency.bucket(bound)
         buckets.append((f"{bound:.6g}", sum(count for bucket, count in histogram.items() if bucket <= number)))
-    return [*buckets, ("+Inf", total)], total
+    return [*buckets, ("+Inf", sum(histogram.values()))]
 
 
 def _family(

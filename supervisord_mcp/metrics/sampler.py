@@ -99,6 +99,9 @@ class Sampler:
         self._looking = anyio.Lock()
         self._woken = anyio.Event()
         self._looked = self._happened = -pace.LINGERING
+        # What was last seen of each child that runs, also where a look left it out, or could not read it: what it used
+        # by then was counted.
+        self._known: dict[str, Sample] = {}
 
     def wake(self) -> None:
         """Something runs now, or may."""
@@ -156,15 +159,19 @@ class Sampler:
         for target, reading in found:
             if reading is None:
                 continue
-            before = self.samples.get(target.instance)
+            before = self._known.get(target.instance)
             if before is not None and before.target.generation != target.generation:
                 before = None
-            samples[target.instance] = sample = self._sample(target, reading, before, now)
+            sample = self._sample(target, reading, before, now)
+            samples[target.instance] = self._known[target.instance] = sample
             point = self._point(sample, before)
             known = points.get(target.server)
             points[target.server] = point if known is None else _together(known, point)
             self._spent(target.server, reading, before.reading if before is not None else Reading(), point)
         self.samples = samples
+        running = {target.instance for target in self._targets()}
+        for instance in self._known.keys() - running:
+            del self._known[instance]
         self.added += bool(points)
         for server, point in points.items():
             self.histories.setdefault(server, History()).add(point)

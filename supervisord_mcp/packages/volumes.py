@@ -23,6 +23,7 @@ import msgspec
 from anyio import to_thread
 
 from supervisord_mcp.config.files import keep_file
+from supervisord_mcp.config.files import locked as editing
 from supervisord_mcp.egress.registries import NPM, PYPI
 from supervisord_mcp.errors import LaunchError, SmcpError
 from supervisord_mcp.packages.failures import install_failure
@@ -43,7 +44,7 @@ _RETRY_SECONDS = 3600
 _FORGOTTEN_SECONDS = 90 * 86400
 _REFRESH_LIMIT = 120
 #: An engine removes a container a moment after it ended.
-_TRIES, _PAUSE_SECONDS = 20, 0.1
+_TRIES, _PAUSE_SECONDS = 50, 0.1
 #: Nobody in particular, and owner of the volume: without capabilities, root is but a number.
 _OWNER = "0:0"
 _INSIDE = Path(__file__).parent / "inside"
@@ -103,19 +104,23 @@ class Volumes:
             )
         digest, known = _digest(request, base, around), f"{base.word} {base.image}"
         around = replace(around, find=_FOUND[request.kind].get, outside=around.find, container=_container(base))
-        turn = self._turns.setdefault(known, anyio.Lock())
-        async with self._in_turn(turn, request, around):
-            old = self._read().get(digest)
-            if old is not None and not await _is_there(base.engine, old.volume):
-                old = None
-            found = old
-            if found is None or not self._is_fresh(request, found):
-                found = await self._renewed(request, base, around, old)
-            kept = msgspec.structs.replace(found, used=self._clock())
-            await self._keep(digest, kept)
-            if old is None or kept.volume != old.volume:
-                await self._sweep(base)
-            return kept
+        kept = await self._there(digest, base)
+        if kept is None or not self._is_fresh(request, kept):
+            turn = self._turns.setdefault(known, anyio.Lock())
+            async with self._in_turn(turn, request, around):
+                old = kept = await self._there(digest, base)
+                if kept is None or not self._is_fresh(request, kept):
+                    kept = await self._renewed(request, base, around, old)
+                    await to_thread.run_sync(self._record, digest, kept)
+                if old is None or kept.volume != old.volume:
+                    await self._sweep(base)
+        await to_thread.run_sync(self._record, digest, msgspec.structs.replace(kept, used=self._clock()))
+        return kept
+
+    async def _there(self, digest: str, base: Base) -> Kept | None:
+        """Return what is recorded, if the engine still has it."""
+        kept = self._read().get(digest)
+        return kept if kept is not None and await _is_there(base.engine, kept.volume) else None
 
     def _is_fresh(self, request: Request, kept: Kept) -> bool:
         return request.pinned or self._clock() - kept.checked < _FRESH_SECONDS
@@ -147,8 +152,8 @@ class Volumes:
     async def _install(self, request: Request, base: Base, around: Surroundings) -> Kept:
         volume = f"smcp-{self.owner}-{secrets.token_hex(6)}"
         labels = {LABEL: request.shown, OWNER: self.owner}
-        await base.engine.call(lambda client: client.create_volume(volume, labels=labels))
         try:
+            await base.engine.call(lambda client: client.create_volume(volume, labels=labels))
             answer = await self._carry_out(request, around, volume)
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -189,14 +194,15 @@ class Volumes:
             raise install_failure(request.shown, f"exit {failed}", ending.lines[:-1], ending.refused)
         return answer
 
-    async def _keep(self, digest: str, kept: Kept) -> None:
+    def _record(self, digest: str, kept: Kept) -> None:
         """Record an installation, and forget what nobody used for very long."""
-        late = self._clock() - _FORGOTTEN_SECONDS
-        known = {key: one for key, one in self._read().items() if one.used > late} | {digest: kept}
-        try:
-            await to_thread.run_sync(keep_file, self._file, msgspec.json.encode(known))
-        except OSError as error:
-            raise SmcpError(f"cannot record what is installed: {self._file}: {error}") from error
+        with editing(self._file.with_suffix(".edit"), what="record of volumes"):
+            late = self._clock() - _FORGOTTEN_SECONDS
+            known = {key: one for key, one in self._read().items() if one.used > late} | {digest: kept}
+            try:
+                keep_file(self._file, msgspec.json.encode(known))
+            except OSError as error:
+                raise SmcpError(f"cannot record what is installed: {self._file}: {error}") from error
 
     async def _sweep(self, base: Base) -> None:
         """Remove the volumes of ours that are not recorded: replaced, forgotten, or of a daemon that ended meanwhile.

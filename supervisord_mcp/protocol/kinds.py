@@ -106,6 +106,12 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             "it was refused a system call (audited)", call="its name", answer="what it got", count="how often by now"
         ),
         "file-missed": _server("it looked for a file that is not shown (audited)", path="which", use="read or write"),
+        "image-changed": _server(
+            "the name of its image stands for another one than the one that runs",
+            image="the name",
+            held="the digest of the one that runs",
+            found="the digest of the other",
+        ),
         "host-changed": _server(
             "a host changed an adopted file (`daemon.watch_hosts`)",
             host="which",

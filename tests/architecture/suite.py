@@ -22,7 +22,7 @@ WITNESSES: dict[str, str] = {
     # They are the parts of one launch, which is only seen as a whole.
     **{
         f"runtimes.container.{name}": "tests/runtimes/container/test_runtime.py"
-        for name in ("child", "entrance", "gate", "launching", "starting", "sweeping", "watch")
+        for name in ("child", "entrance", "gate", "launching", "network", "starting", "sweeping", "watch")
     },
     # They run in a sandbox, and what came of each is what is tested.
     **{

@@ -64,7 +64,8 @@ class Dockerd:
         command = ["dockerd", *self._more, "--data-root", f"{place}/d", "--exec-root", f"{place}/e", "-H", self.url]
         command += ["--pidfile", f"{place}/p", "--iptables=false", "--ip6tables=false", "--bridge=none"]
         with open(place / "log", "ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            # In our session: what is adopted in another one is taken for a leftover of a server, and ended.
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + _START_SECONDS
         while True:
             with contextlib.suppress(OSError, docker.errors.DockerException):
@@ -185,7 +186,6 @@ class Podman:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                start_new_session=True,
                 user=None if person is None else person.pw_uid,
                 group=None if person is None else person.pw_gid,
                 extra_groups=None if person is None else [],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from supervisord_mcp.metrics.counts import MOST_HOSTS, MOST_TOOLS, OTHER, Counts
+from supervisord_mcp.metrics.counts import MOST_HOSTS, MOST_TOOLS, OTHER, Cell, Counts, Tally, beyond
 from supervisord_mcp.observer import Call, Event, Outcome
 
 
@@ -135,3 +136,26 @@ def test_limits_that_are_exceeded(counts: Counts) -> None:
     for limit in ("memory", "memory", "cpu"):
         counts.event(Event("limit", "s", {"limit": limit}))
     assert counts.tallies["s"].breaches == {"memory": 2, "cpu": 1}
+
+
+def test_what_was_counted_since_then(counts: Counts) -> None:
+    counts.calls([call(), call(outcome=Outcome.ERROR)])
+    tally = counts.tallies["s"]
+    tally.cpu, tally.starts, tally.memory, tally.breaches = 5.0, 2, 77, {"cpu": 1}
+    before = copy.deepcopy(tally)
+    assert beyond(tally, None) is tally
+    nothing = beyond(tally, before)
+    assert [(cell.calls, cell.errors, sum(cell.latency.values())) for cell in nothing.cells] == [(0, 0, 0)]
+    assert (nothing.cpu, nothing.starts, nothing.memory, nothing.breaches) == (0.0, 0, 77, {"cpu": 0})
+    counts.calls([call(), call(tool="new")])
+    tally.cpu, tally.starts, tally.memory = 6.5, 3, 78
+    tally.breaches["memory"] = 4
+    more = beyond(tally, before)
+    assert [(cell.tool, cell.calls, cell.errors, cell.asked, cell.seconds) for cell in more.cells] == [
+        ("echo", 1, 0, 10, 0.5),
+        ("new", 1, 0, 10, 0.5),
+    ]
+    assert [sum(cell.latency.values()) for cell in more.cells] == [1, 1]
+    assert (more.cpu, more.starts, more.memory, more.breaches) == (1.5, 1, 78, {"cpu": 0, "memory": 4})
+    assert tally.cells[0].calls == 3, "what is counted stays"
+    assert beyond(Tally([Cell("h", "m", "t", 1)], since=9.0), before).cells[0].calls == 1, "it began anew"

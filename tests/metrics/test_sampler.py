@@ -201,6 +201,26 @@ async def test_what_runs_used_is_counted_beyond_their_end() -> None:
 
 
 @virtual(1000)
+async def test_what_was_counted_is_not_counted_again_after_a_look_that_saw_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    world.target(Meter(reading(100.0), ValueError("no answer"), reading(101.0)))
+    for _ in range(3):
+        await world.sampler.fresh()
+        await anyio.sleep(100)
+    assert world.counts.tallies["s"].cpu == 101.0
+    _, points = world.sampler.histories["s"].since(0.0, 1.0)
+    assert [(point.cpu, point.starts) for point in points] == [(100.0, 1), (1.0, 0)]
+    # Nor where it does not look by itself, so that between two looks there is nothing to look at.
+    world.sampler.enabled = False
+    await world.runs(100)
+    assert world.sampler.samples == {}
+    await world.sampler.fresh()
+    assert world.counts.tallies["s"].cpu == 101.0
+
+
+@virtual(1000)
 async def test_what_has_ended_is_not_there_any_more() -> None:
     world = World()
     world.target(Meter(reading(), None))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from msgspec import structs
 
@@ -171,6 +172,28 @@ async def test_a_package_is_looked_up_again_after_a_day_and_the_old_one_serves_w
     world.now += 100 * DAY
     other = await world.provide("npx", "-y", "@scope/spy")
     assert world.there() == {other.volume}
+
+
+@pytest.mark.anyio
+async def test_nobody_waits_for_the_installation_of_something_else(world: World) -> None:
+    first = await world.provide("npx", "-y", "plain@1.0.0")
+    installing = anyio.Event()
+
+    async def install() -> None:
+        with anyio.CancelScope() as scope:
+            around = replace(world.around, installing=installing.set, progress=lambda _: None)
+            scopes.append(scope)
+            await world.volumes.provide(asked("npx", "-y", "@scope/spy"), world.bases["npm"], around)
+
+    scopes: list[anyio.CancelScope] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(install)
+        await installing.wait()
+        assert (await world.provide("npx", "-y", "plain@1.0.0")).volume == first.volume
+        assert not any("waits" in line for line in world.said)
+        # Who gives up meanwhile leaves nothing.
+        scopes[0].cancel()
+    assert world.there() == {first.volume}
 
 
 @pytest.mark.anyio

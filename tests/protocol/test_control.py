@@ -15,7 +15,9 @@ from supervisord_mcp.errors import FramingError, SmcpError, UnknownServerError, 
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import Operation
 from supervisord_mcp.protocol.news import LogLine
+from supervisord_mcp.protocol.replay import Line, Replay
 from supervisord_mcp.protocol.secret_requests import SecretChanged, SecretCheck, SecretUnlock
+from supervisord_mcp.protocol.tapping import Tap
 
 OPERATIONS: list[Operation] = [
     control.Status(),
@@ -28,6 +30,10 @@ OPERATIONS: list[Operation] = [
     control.Call(name="a", tool="t", arguments=Raw(b'{"x": 1}'), project="/p", timeout=2.5),
     control.Probe(name="a", project="/p"),
     control.Usage(name="a", fresh=True, since=1.5),
+    Tap(name="a", follow=True, most=100, methods=("tools/*",), hosts=("x",), side="both"),
+    Replay(
+        name="a", lines=(Line(time=1.5, session=2, direction="from-host", line="\u2028"),), project="/p", patience=2.5
+    ),
     control.Logs(name="a", lines=3, follow=True),
     control.Events(follow=True),
     control.Down(),
@@ -37,6 +43,8 @@ OPERATIONS: list[Operation] = [
     SecretChanged(secrets=("vault:a",), only_failed=True),
     SecretCheck(names=("a",)),
     SecretUnlock(passphrase="correct horse"),
+    Tap(name="a", follow=True),
+    Replay(name="a", lines=(Line(time=0.5, session=1, direction="from-host", line="{}"),)),
 ]
 
 
@@ -64,6 +72,8 @@ def test_every_operation_is_tested_and_named() -> None:
         "call",
         "probe",
         "usage",
+        "tap",
+        "replay",
         "logs",
         "events",
         "down",
@@ -247,7 +257,7 @@ def test_status_has_the_form_of_the_contract() -> None:
     data = msgspec.to_builtins(status)
     assert list(data) == ["daemon", "servers"]
     assert set(data["daemon"]) == {
-        *("pid", "version", "uptime", "socket", "config", "problems", "logging", "sessions", "hosts"),
+        *("pid", "version", "uptime", "socket", "config", "problems", "logging", "audit", "sessions", "hosts"),
     }
     assert set(data["servers"][0]) == {
         "name",
@@ -270,6 +280,7 @@ def test_status_has_the_form_of_the_contract() -> None:
     }
     assert set(data["servers"][0]["instances"][0]) == {
         "key",
+        "image",
         "pid",
         "generation",
         "state",

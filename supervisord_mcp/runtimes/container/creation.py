@@ -16,7 +16,9 @@ from supervisord_mcp.runtimes.proctable import MARKER_VARIABLE
 from supervisord_mcp.runtimes.sandbox import HOME
 
 #: The labels of every container: whose it is, and which server's.
-DAEMON, MACHINE, SERVER, INSTANCE = "smcp.daemon", "smcp.machine", "smcp.server", "smcp.instance"
+DAEMON, MACHINE, SERVER = "smcp.daemon", "smcp.machine", "smcp.server"
+#: The marker of the child, and the part of it that is another one at each start.
+INSTANCE, GENERATION = "smcp.instance", "smcp.generation"
 _PREFIX = "smcp-"
 #: Where engines look for programs in an image that does not say it.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -35,6 +37,14 @@ ENGINE_SOCKETS = (
     "/run/podman/podman.sock",
     "/run/containerd/containerd.sock",
     "/run/crio/crio.sock",
+)
+
+
+#: What engines hide by themselves, and what tells of the devices of the machine. Control groups tell of the container.
+_MASKED = (
+    *("/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
+    *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
+    *(f"/sys/{name}" for name in ("block", "bus", "class", "dev", "devices", "firmware", "kernel", "module", "power")),
 )
 
 
@@ -173,14 +183,20 @@ def _host(spec: LaunchSpec, container: Container, facts: Facts, setting: Setting
         "CapAdd": sorted(word.removeprefix("cap:") for word in container.allow if word.startswith("cap:")),
         "SecurityOpt": ["no-new-privileges", f"seccomp={setting.seccomp}"],
         "ReadonlyRootfs": True,
+        "MaskedPaths": list(_MASKED),
         "Privileged": privileged,
         "RestartPolicy": {"Name": "no"},
         "Mounts": list(_mounts(spec, container, facts, setting)),
         "Tmpfs": dict(_places(spec, "" if facts.podman else setting.user)),
     }
+    if facts.selinux and setting.command:
+        # It would keep the gate from the daemon, and the server from files of the person, whose labels are not ours to
+        # change: they would be those of containers for everybody from then on.
+        host["SecurityOpt"].append("label=disable")
     if privileged:
         # Everything else would be taken back by it anyway; what it says is what it is.
         host["SecurityOpt"] = ["seccomp=unconfined"]
+        host["MaskedPaths"] = []
     if setting.network == "none" or isinstance(spec.network, Egress):
         host["Sysctls"] = {"net.ipv4.ip_unprivileged_port_start": "0"}
     if facts.cgroup == 2:

@@ -42,16 +42,19 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 class EngineError(LaunchError):
-    """An engine is missing, stopped, refuses the daemon or failed. Tried again: it may be there again any moment."""
+    """An engine is missing, stopped or refuses the daemon, which is no fault of the server: it is tried again."""
 
     code = "engine"
+
+    def __init__(self, message: str, *, remedy: str = "", retryable: bool = True, unreachable: bool = True) -> None:
+        super().__init__(message, remedy=remedy, retryable=retryable, unreachable=unreachable)
 
 
 class EngineRefusedError(EngineError):
     """An engine understood a request and refused it; ``status`` is that of HTTP."""
 
     def __init__(self, message: str, status: int, *, remedy: str = "") -> None:
-        super().__init__(message, remedy=remedy, retryable=status >= 500)
+        super().__init__(message, remedy=remedy, retryable=status >= 500, unreachable=False)
         self.status = status
 
 

@@ -67,6 +67,7 @@ class Launching:
             creation.MACHINE: machine(),
             creation.SERVER: spec.name,
             creation.INSTANCE: spec.marker,
+            creation.GENERATION: spec.marker.rpartition(":")[2],
         }
         return Setting(
             name=creation.name_of(spec.name, secrets.token_hex(6)),
@@ -89,14 +90,14 @@ class Launching:
             )
         return profile_file(self.place, text)
 
-    def order(self) -> tuple[object, ...]:
-        """Return the values of the `gate.Order`."""
+    def order(self, *, listen: bool) -> tuple[object, ...]:
+        """Return the values of the `gate.Order`; ``listen`` is whether the gate is to make the listeners."""
         spec = self.spec
         env = creation.environment_of(spec, self.image)
         listeners: list[tuple[str, int, bool]] = []
         if isinstance(spec.network, Egress):
             env = dict(proxy_environment(env.items()))
-            planned = loopback_plan(spec.network).listeners
+            planned = loopback_plan(spec.network).listeners if listen else ()
             listeners = [(listener.address, listener.port, listener.datagrams) for listener in planned]
         files = [(name, value.encode()) for name, value in spec.secrets.values]
         return (
@@ -122,6 +123,8 @@ class Launching:
         running = Running(setting.name, pid, number, memory)
         child = ContainerChild(self.engine, self.watch, watched, running, pipes.ours)
         child.user = setting.user
+        if self.facts.selinux and setting.command:
+            child.uncovered = ("what SELinux keeps from containers (it would keep the daemon from them as well)",)
         planned = plan(self.spec.limits, available(self.facts))
         child.limits = planned.report
         if planned.watched and pid:

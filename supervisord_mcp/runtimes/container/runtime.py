@@ -27,6 +27,7 @@ from supervisord_mcp.runtimes.container.creation import Image, Setting
 from supervisord_mcp.runtimes.container.engine import Engine, EngineError, EngineRefusedError, Engines
 from supervisord_mcp.runtimes.container.entrance import PLACE, Entrance, Pipes, make_pipes
 from supervisord_mcp.runtimes.container.launching import SETUP_SECONDS, Launching, available
+from supervisord_mcp.runtimes.container.network import Networks, hosts
 from supervisord_mcp.runtimes.container.shown import shown
 from supervisord_mcp.runtimes.container.starting import Started, abandon, finished, meet, start
 from supervisord_mcp.runtimes.container.stream import Stream
@@ -34,15 +35,13 @@ from supervisord_mcp.runtimes.container.sweeping import Sweeper, daemon_of
 from supervisord_mcp.runtimes.container.tools import PLACE as TOOLS
 from supervisord_mcp.runtimes.container.tools import Tools, make_tools
 from supervisord_mcp.runtimes.container.watch import Watch
-from supervisord_mcp.runtimes.egress.plan import (
-    LOOPBACK_POOL,
-    hosts_file,
-    resolver_file,
-)
+from supervisord_mcp.runtimes.egress.plan import LOOPBACK_POOL, POOL, resolver_file
 from supervisord_mcp.runtimes.egress.proxy import EgressProxy, Surroundings
+from supervisord_mcp.runtimes.lending import borrowing
 from supervisord_mcp.runtimes.limits import Available, plan
 from supervisord_mcp.runtimes.placeholders import Placeholders
 from supervisord_mcp.runtimes.protection import Fill, protected_mounts
+from supervisord_mcp.runtimes.seccomp import Policy
 
 if TYPE_CHECKING:
     pass
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 _LAST_WORDS_SECONDS = 1.0
 _CONFLICT, _MISSING = 409, 404
 _OTHER_ID = 1000
-_HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 
 
 class ContainerRuntime(Runtime):
@@ -67,6 +65,7 @@ class ContainerRuntime(Runtime):
         self._around = around or Surroundings()
         #: Makes what protected paths are mounted on.
         self.placeholders = Placeholders()
+        self._networks = Networks()
         self._watches: dict[str, Watch] = {}
         self._tools: asyncio.Task[Tools] | None = None
 
@@ -81,6 +80,10 @@ class ContainerRuntime(Runtime):
     def explain(self, spec: LaunchSpec) -> str:
         """Return a command line that starts the same container by hand; secrets are not in it."""
         return shown(spec, self.engines.of(creation.container_of(spec).engine).place())
+
+    def policy(self, spec: LaunchSpec) -> Policy:
+        """Return which system calls a child may make."""
+        return borrowing(spec)
 
     def available(self) -> Available:
         """Return the means for limits: those of the engine, as far as it has been asked for them."""
@@ -102,6 +105,7 @@ class ContainerRuntime(Runtime):
         await watch.ready()
         held = self.placeholders.hold()
         try:
+            spec = replace(spec, seccomp=self.policy(spec))
             guarded = replace(spec, mounts=tuple(_with_guards(spec, held.fill))) if facts.local else spec
             launching = Launching(engine, watch, facts, image, creation.with_secret_variables(guarded), self._place)
             child = await (self._gated(launching) if facts.local else self._streamed(launching))
@@ -120,8 +124,7 @@ class ContainerRuntime(Runtime):
             shown = [(tools.directory, TOOLS), (str(entrance.directory), PLACE)]
             spec = launching.spec
             if isinstance(spec.network, Egress):
-                hosts = hosts_file(spec.network, _HOSTS, LOOPBACK_POOL)
-                shown.append((entrance.file("hosts", hosts)[0], "/etc/hosts"))
+                shown.append((entrance.file("hosts", hosts(spec.network, LOOPBACK_POOL))[0], "/etc/hosts"))
                 shown.append((entrance.file("resolv.conf", resolver_file())[0], "/etc/resolv.conf"))
             setting = launching.setting(tools.command, tuple(shown))
             pipes = make_pipes()
@@ -164,9 +167,10 @@ class ContainerRuntime(Runtime):
                     started = await finished(starting)
             with anyio.fail_after(SETUP_SECONDS):
                 mounting.verify(entrance.pid, seen)
-                await entrance.order(launching.order(), pipes)
+                proxy = await self._proxy(spec, entrance)
+                await entrance.order(launching.order(listen=proxy is None), pipes)
                 sockets = await entrance.ready()
-                if isinstance(spec.network, Egress):
+                if proxy is None and isinstance(spec.network, Egress):
                     proxy = EgressProxy(spec.name, spec.network, sockets, self._around, LOOPBACK_POOL)
                 await entrance.go()
         except BaseException as error:
@@ -185,6 +189,21 @@ class ContainerRuntime(Runtime):
             child.attach(proxy)
             child.gatekeeper = proxy
         return child
+
+    async def _proxy(self, spec: LaunchSpec, entrance: Entrance) -> EgressProxy | None:
+        """Return what serves the network of a container that can be entered; None where the gate has to help."""
+        if not isinstance(spec.network, Egress):
+            return None
+        sockets = await self._networks.enter(entrance.pid, spec.network)
+        if sockets is None:
+            return None
+        proxy = EgressProxy(spec.name, spec.network, sockets, self._around)
+        try:
+            entrance.file("hosts", hosts(spec.network, POOL))
+        except OSError as error:
+            await proxy.aclose()
+            raise LaunchError(f"server {spec.name}: its hosts cannot be named: {error}") from error
+        return proxy
 
     async def _streamed(self, launching: Launching) -> ContainerChild:
         """Start a container on another machine, which has neither a gate nor files of this one."""
@@ -226,11 +245,16 @@ class ContainerRuntime(Runtime):
         """Remove the containers that a daemon which was killed left, from every engine that it used."""
         await self._sweeper.clean(daemon_of(marker))
 
+    def rest(self) -> None:
+        """Begin to release what the runtime holds for a launch that may come soon, unless one goes on."""
+        self._networks.rest()
+
     async def aclose(self) -> None:
         """Listen to no engine any more. It can be used again."""
         watches, self._watches = list(self._watches.values()), {}
         for watch in watches:
             await watch.aclose()
+        await self._networks.aclose()
         if self._tools is not None:
             await asyncio.wait((self._tools,))
             self._tools = None

@@ -126,7 +126,10 @@ def enter(namespace: int) -> None:
     if (own.st_dev, own.st_ino) == (other.st_dev, other.st_ino):
         raise OSError(0, "the sandbox has the network of the machine")
     owner = fcntl.ioctl(namespace, _NS_GET_USERNS)
-    _set_namespace(owner, _CLONE_NEWUSER)
+    ours, theirs = os.stat("/proc/self/ns/user"), os.fstat(owner)
+    if (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino):
+        # That of a container may be owned by our own, where we are root already, or nobody.
+        _set_namespace(owner, _CLONE_NEWUSER)
     _set_namespace(namespace, _CLONE_NEWNET)
     os.close(owner)
 

@@ -140,6 +140,14 @@ def test_limits_are_those_that_the_engine_can_keep() -> None:
     assert not {"Memory", "PidsLimit", "NanoCpus"} & weak.keys()
 
 
+def test_files_of_a_person_keep_their_labels() -> None:
+    facts = replace(FACTS, selinux=True)
+    assert "label=disable" in body(facts=facts)["HostConfig"]["SecurityOpt"]
+    assert "label=disable" not in body()["HostConfig"]["SecurityOpt"]
+    far = body(facts=facts, setting=replace(GATED, command=(), shown=()))
+    assert "label=disable" not in far["HostConfig"]["SecurityOpt"]
+
+
 def test_volumes_and_other_runtimes_are_as_named() -> None:
     host = body(with_container(volumes=(("cache", "/cache", "rw"),), oci_runtime="runsc"))["HostConfig"]
     assert {"Type": "volume", "Source": "cache", "Target": "/cache", "ReadOnly": False} in host["Mounts"]

@@ -33,7 +33,7 @@ async def test_what_it_refuses_has_the_reason_of_the_engine(engine: Dockerd) -> 
     asked = Engine("", {"DOCKER_HOST": engine.url})
     with pytest.raises(EngineRefusedError, match="No such container: nobody") as caught:
         await asked.call(lambda client: client.inspect_container("nobody"))
-    assert (caught.value.status, caught.value.retryable) == (404, False)
+    assert (caught.value.status, caught.value.retryable, caught.value.unreachable) == (404, False, False)
     await asked.aclose()
 
 
@@ -50,6 +50,7 @@ async def test_a_missing_engine_is_named_with_what_to_do(tmp_path: Path) -> None
     with pytest.raises(EngineError, match=f"there is no {tmp_path}/s") as caught:
         await Engine("", {"DOCKER_HOST": f"unix://{tmp_path}/s"}).call(lambda client: client.ping())
     assert caught.value.retryable
+    assert caught.value.unreachable
     assert "DOCKER_HOST" in caught.value.remedy
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from supervisord_mcp.runtimes.base import LaunchSpec, Mount
 from supervisord_mcp.runtimes.container.filter import profile
+from supervisord_mcp.runtimes.container.runtime import ContainerRuntime
 from supervisord_mcp.runtimes.seccomp import BASE, Policy
 from supervisord_mcp.runtimes.syscalls import architectures
 
@@ -55,6 +59,18 @@ def test_flags_are_compared_under_their_mask() -> None:
     (clone,) = rules(BASE, "clone")
     assert clone["args"] == [{"index": 0, "value": 0x7E020000, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}]
     assert rules(Policy(userns=True), "clone") == [{"action": "SCMP_ACT_ALLOW"}]
+
+
+def test_what_is_made_gets_no_bit_of_its_owner_where_files_belong_to_somebody_else() -> None:
+    runtime, spec = ContainerRuntime(Path("/nowhere")), LaunchSpec("x", ("/bin/true",))
+    assert not runtime.policy(spec).lent
+    policy = runtime.policy(replace(spec, mounts=(Mount("/a", "rw"),)))
+    without = {"value": 0o6000, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
+    assert [rule["args"] for rule in rules(policy, "fchmodat")] == [[{"index": 2, **without}]]
+    making, mode = rules(policy, "openat")
+    assert making["args"] == [{"index": 2, "value": 0o20000100, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}]
+    assert mode["args"] == [{"index": 3, **without}]
+    assert rules(policy, "openat2") == [{"action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS}]
 
 
 def test_one_exception_can_be_said_and_several_cannot() -> None:

@@ -18,6 +18,7 @@ import pytest
 from supervisord_mcp.egress.rules import Egress, parse_rules
 from supervisord_mcp.errors import IsolationError, LaunchError
 from supervisord_mcp.runtimes.base import Child, Container, ExitStatus, LaunchSpec, Mount, SecretFiles
+from supervisord_mcp.runtimes.container import network
 from supervisord_mcp.runtimes.container.engine import EngineError, Engines
 from supervisord_mcp.runtimes.container.runtime import ContainerRuntime
 from supervisord_mcp.runtimes.egress.proxy import Surroundings
@@ -116,12 +117,17 @@ attempt(lambda: open("/usr/x", "w"))
 attempt(lambda: os.mkdir("/home/mcp/x"))
 attempt(lambda: socket.create_connection(("169.254.169.254", 80), 3))
 print([name for _, name in socket.if_nameindex()], os.listdir("/.smcp/gate"))
+print(os.listdir("/sys/class"), os.listdir("/sys/devices"))
 """
     async with running(engine, tmp_path) as runtime, launched(runtime, python(script)) as child:
         said = (await read(child.stdout)).decode().splitlines()
         assert said[0] == "1000 0000000000000000 0000000000000000 1 2", await read(child.stderr)
         assert said[1:4] == ["Address family not supported by protocol", "Read-only file system", "done"]
-        assert said[4:] == ["Network is unreachable", "['lo'] []"]
+        assert said[4:] == ["Network is unreachable", "['lo'] []", "[] []"]
+
+
+def _closed(pid: int) -> int:
+    raise IsolationError("closed")
 
 
 REACHED = """
@@ -133,8 +139,8 @@ def attempt(what):
         print(error.code)
     except OSError as error:
         print(error.strerror)
-def get():
-    with socket.create_connection(("allowed.test", 80), 5) as made:
+def get(host="allowed.test"):
+    with socket.create_connection((host, 80), 5) as made:
         made.sendall(b"GET / HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n")
         return made.recv(12)
 attempt(get)
@@ -143,13 +149,20 @@ attempt(lambda: urllib.request.urlopen("http://denied.test/", timeout=5).status)
 attempt(lambda: socket.create_connection(("denied.test", 80), 5))
 attempt(lambda: socket.create_connection(("169.254.169.254", 80), 5))
 attempt(lambda: socket.create_connection(("127.0.0.1", %d), 5))
+attempt(lambda: get("93.184.216.34"))
 """
 
 
+@pytest.mark.parametrize("entered", [True, False])
 @bounded(60)
-async def test_it_reaches_what_its_rules_name_and_nothing_else(engine: Dockerd, tmp_path: Path) -> None:
+async def test_it_reaches_what_its_rules_name_and_nothing_else(
+    engine: Dockerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entered: bool
+) -> None:
+    if not entered:
+        # As for a daemon that is not root where the engine is.
+        monkeypatch.setattr(network, "open_namespace", _closed)
     async with serving(page) as port, running(engine, tmp_path, World(ports={80: port}).around()) as runtime:
-        spec = python(REACHED % port, network=Egress(parse_rules(["allowed.test:80"])))
+        spec = python(REACHED % port, network=Egress(parse_rules(["allowed.test:80", "93.184.216.34:80"])))
         async with launched(runtime, spec) as child:
             said = (await read(child.stdout)).decode().splitlines()
             assert said == [
@@ -159,6 +172,8 @@ async def test_it_reaches_what_its_rules_name_and_nothing_else(engine: Dockerd, 
                 "Name or service not known",
                 "Network is unreachable",
                 "Connection refused",
+                # An address that is called by itself needs a route.
+                "b'HTTP/1.1 200'" if entered else "Network is unreachable",
             ], await read(child.stderr)
             assert set(child.refused()) == {"denied.test", "denied.test:80"}
 
