@@ -65,7 +65,8 @@ class Facts:
     """What an engine says of itself, as far as it matters here.
 
     ``local`` is whether it shares files, sockets and processes with the daemon. ``controllers`` are the limits that it
-    can keep, ``security`` its options (selinux, rootless, userns). ``cgroup`` is the version of control groups.
+    can keep, ``security`` its options (selinux, rootless, userns). ``cgroup`` is the version of control groups,
+    ``socket`` the path where it listens, if it does on this machine.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Facts:
     runtimes: tuple[str, ...]
     podman: bool
     architecture: str
+    socket: str = ""
 
 
 class Engine:
@@ -338,4 +340,5 @@ def _facts(info: Mapping[str, Any], version: Mapping[str, Any], place: Place) ->
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
         podman=podman,
         architecture=_MACHINES.get(machine, machine),
+        socket=place.path or "",
     )
