@@ -29,6 +29,7 @@ from supervisord_mcp.runtimes.watcher import Bounds
 
 SETUP_SECONDS = 60.0
 _OTHER_ID = 1000
+_OTHER_USER = f'Name one in the entry: container = {{ user = "{_OTHER_ID}:{_OTHER_ID}" }}'
 
 
 def available(facts: Facts) -> Available:
@@ -123,7 +124,7 @@ class Launching:
         if uid == 0 and not self.privileged and not creation.may_be_root(self.spec, setting):
             raise LaunchError(
                 f"server {self.spec.name}: its image runs it as {setting.user}, which is root there by another name",
-                remedy=f'Say container = {{{{ user = "{_OTHER_ID}:{_OTHER_ID}" }}}}, or user = "{setting.user}" if that is meant.',
+                remedy=f"{_OTHER_USER}, or the same user if that is meant.",
                 retryable=False,
             )
 
@@ -157,8 +158,7 @@ class Launching:
             case EngineRefusedError() if "working directory" in error.message:
                 return LaunchError(error.message, retryable=False)
             case EngineRefusedError() if "unable to find user" in error.message or "uids and gids" in error.message:
-                remedy = f'Say container = {{{{ user = "{_OTHER_ID}:{_OTHER_ID}" }}}}: the image has no such user.'
-                return LaunchError(error.message, remedy=remedy, retryable=False)
+                return LaunchError(error.message, remedy=f"{_OTHER_USER}.", retryable=False)
             case TimeoutError():
                 return IsolationError(
                     f"server {spec.name} was not started: its container was not set up in {SETUP_SECONDS:.0f} s"
