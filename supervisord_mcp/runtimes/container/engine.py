@@ -135,6 +135,14 @@ class Engine:
             said = "" if bridge is None else bridge.last_words()
             self.close()
             raise failure(error, self.place(), said) from error
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # The library and we take for granted what an answer looks like; it is no bug where something else answers.
+            _log.debug("%s answers what no engine does", self.shown, exc_info=error)
+            self.close()
+            place = self.place()
+            raise EngineError(
+                f"what answers at {place.url} is no container engine ({place.origin}): {error!r}", remedy=place.remedy
+            ) from error
 
     def client(self) -> docker.APIClient:
         """Return the client. Blocks. Raise as `do`, in the words of the library."""
