@@ -179,20 +179,32 @@ def test_leftovers_of_a_dead_daemon_are_cleared_away(kernel: Kernel) -> None:
     assert {path.name for path in kernel.top.glob("*/")} == {own.name, foreign, "smcp-x", "other", "supervisor"}
 
 
+IN_A_CONTAINER = """
+import subprocess, sys
+from supervisord_mcp.runtimes.cgroup import prepare
+from supervisord_mcp.runtimes.limits import Limits
+groups = prepare()
+group = groups.make("x", Limits(memory=64 << 20), groups.controllers)
+with subprocess.Popen(["/bin/sleep", "60"]) as process:
+    group.attach(process.pid)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(process.poll(), group.members() == [process.pid], flush=True)
+    process.kill()
+groups.drop(group)
+"""
+
+
 def test_a_daemon_in_another_pid_namespace_is_not_taken_for_dead(real: Groups) -> None:
     """Two daemons, one of them in a container that shares the control groups: neither ends the servers of the other."""
-    group = real.make("x", Limits(memory=64 << 20), real.controllers)
-    with subprocess.Popen(["/bin/sleep", "60"]) as process:
-        group.attach(process.pid)
-        script = "from supervisord_mcp.runtimes.cgroup import prepare; prepare()"
-        plain = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-        unshare = ["unshare", *plain, "--pid", "--fork", "--mount-proc"]
-        done = subprocess.run([*unshare, sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        assert process.poll() is None
-        assert group.members() == [process.pid]
-        process.kill()
-    real.drop(group)
+    plain = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    command = ["unshare", *plain, "--pid", "--fork", "--mount-proc", sys.executable, "-c", IN_A_CONTAINER]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        clear_leftovers(real.hierarchy)
+        assert other.communicate("\n", timeout=30)[0] == "None True\n"
 
 
 def test_leftovers_that_cannot_be_killed_are_given_up(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
