@@ -272,6 +272,7 @@ def content(*rows: Row) -> dict[str, Any]:
         "machine": {"processor": "2 × slow"},
         "seconds": 600,
         "amount": SHORT.plain(),
+        "rounds": 2,
         "rows": [each.plain() for each in rows],
     }
 
@@ -279,7 +280,7 @@ def content(*rows: Row) -> dict[str, Any]:
 def test_the_readme_gets_the_rows_of_the_tiny_server_between_its_markers() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     filled = readme.with_table(text, content(row({"p50": 1.25}), row({"p50": 7.5}, server="everything")))
-    assert "2 × slow" in filled
+    assert "2 × slow; medians of 2 rounds in turns, 10 minutes." in filled
     assert "1.25" in filled
     assert "everything |" not in filled
     before, _, rest = text.partition(readme.BEGIN)

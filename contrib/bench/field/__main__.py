@@ -148,6 +148,7 @@ def _content(peers: Sequence[Peer], place: Path, amount: Amount) -> dict[str, An
         "machine": before,
         "seconds": round(time.monotonic() - began),
         "amount": amount.plain(),
+        "rounds": max(len(row.trials) for row in rows),
         "rows": [row.plain() for row in rows],
     }
 

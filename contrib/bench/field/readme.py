@@ -14,11 +14,9 @@ BEGIN, END = "<!-- field -->", "<!-- end of field -->"
 def described(content: Mapping[str, Any]) -> str:
     """Return what was measured, when and on what, as one sentence."""
     machine = ", ".join(f"{name} {value}" for name, value in content["machine"].items())
-    amount = content["amount"]
-    return (
-        f"{content['date']}, version {content['version']}, {machine}; {amount['rounds']} rounds in turns, "
-        f"{content['seconds'] / 60:.0f} minutes"
-    )
+    rounds, minutes = content["rounds"], content["seconds"] / 60
+    many = "one round" if rounds == 1 else f"medians of {rounds} rounds in turns"
+    return f"{content['date']}, version {content['version']}, {machine}; {many}, {minutes:.0f} minutes"
 
 
 def with_table(text: str, content: Mapping[str, Any]) -> str:
