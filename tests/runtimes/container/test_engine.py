@@ -69,7 +69,6 @@ async def test_a_stopped_engine_is_named_with_what_to_do(tmp_path: Path) -> None
         b"\0\xff",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
-        b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"ApiVersion": 5}',
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n<",
     ],
 )
