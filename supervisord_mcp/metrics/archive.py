@@ -54,7 +54,7 @@ class Archive:
             histories = _unpacked(self._path.read_bytes())
         except FileNotFoundError:
             return
-        except (OSError, ValueError, zlib.error, msgspec.MsgspecError) as error:
+        except (OSError, ValueError, RecursionError, zlib.error, msgspec.MsgspecError) as error:
             _log.warning("cannot read what was used before, so it begins anew: %s: %s", self._path, error)
             return
         now = self._wall()

@@ -40,7 +40,7 @@ class Ledger:
             self._counts.load(msgspec.json.decode(self._path.read_bytes(), type=_File).servers)
         except FileNotFoundError:
             return
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+        except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             _log.warning("cannot read what was counted before, so it begins anew: %s: %s", self._path, error)
 
     def write(self) -> None:

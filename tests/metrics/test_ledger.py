@@ -36,7 +36,9 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert file.stat().st_ino == before, "nothing changed, so nothing is written"
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"servers": {"s": 3}}', b"\xff", b"x" * (33 << 20)])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"servers": {"s": 3}}', b"\xff", b"x" * (33 << 20), b'{"x":' + b"[" * 200_000]
+)
 def test_a_file_that_is_none_begins_anew(tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "counts.json"
     file.write_bytes(content)
