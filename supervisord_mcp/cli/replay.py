@@ -12,7 +12,7 @@ import typer
 
 from supervisord_mcp.cli.amounts import length
 from supervisord_mcp.cli.client import connected
-from supervisord_mcp.cli.output import console, count, print_json, printable
+from supervisord_mcp.cli.output import console, count, in_a_line, print_json
 from supervisord_mcp.cli.parameters import AsJson, Project, ServerName, project_root
 from supervisord_mcp.errors import SmcpError, UsageError
 from supervisord_mcp.protocol import control
@@ -101,7 +101,7 @@ def _show(told: Replayed) -> None:
     times = f"{length(told.before)} -> {length(told.now)}"
     screen = console()
     screen.print(f"{told.verdict:10}", style=_STYLES[told.verdict], end="  ")
-    screen.print(printable(f"#{told.session} {about} id={told.id}  {times}"), soft_wrap=True)
+    screen.print(in_a_line(f"#{told.session} {about} id={told.id}  {times}"), soft_wrap=True)
     for difference in told.differences:
         before, now = difference.before or "nothing", difference.now or "nothing"
-        screen.print(printable(f"    {difference.path}: {before} -> {now}"), soft_wrap=True)
+        screen.print(in_a_line(f"    {difference.path}: {before} -> {now}"), soft_wrap=True)
