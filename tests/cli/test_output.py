@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_all_of_it_in_a_line() -> None:
 def test_json_commands_no_terminal(
     terminal: bool, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output.sys.stdout, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
     said = {"a": "\x9b2J\x7f\u202e\u2028 ü \x1b"}
     output.print_json(json.dumps(said, ensure_ascii=False).encode(), indent=-1)
     shown = capsysbinary.readouterr().out

@@ -74,8 +74,10 @@ def test_long_ones_are_cut(smcp: Smcp, daemon: FakeDaemon) -> None:
 
 def test_no_name_makes_a_line_of_its_own(smcp: Smcp, daemon: FakeDaemon) -> None:
     odd = "x\n00:00:00.000Z  cursor#1  →  tools/call harmless"
-    told = {"direction": "from-host", "kind": "request", "session": 1, "host": odd, "method": odd, "tool": odd}
-    daemon.answers[Tap] = Stream([TapRecord(time=0.0, line=odd, **told)])
+    told = TapRecord(
+        time=0.0, direction="from-host", session=1, host=odd, kind="request", method=odd, tool=odd, line=odd
+    )
+    daemon.answers[Tap] = Stream([told])
     [shown] = clean_lines(smcp("tap", "git").out)
     assert shown.count("harmless") == 4
 

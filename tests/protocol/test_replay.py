@@ -10,6 +10,7 @@ import pytest
 from supervisord_mcp.protocol.replay import (
     LONGEST,
     MOST_DIFFERENCES,
+    MOST_SESSIONS,
     Difference,
     Line,
     Replay,
@@ -299,3 +300,12 @@ def test_what_cannot_be_replayed(lines: tuple[Line, ...], patience: float, text:
     with pytest.raises(ValueError, match=text):
         Replay(name="s", lines=lines, patience=patience)
     assert Replay(name="s", lines=OPENING).patience > 0
+
+
+def test_a_recording_of_very_many_sessions_is_refused() -> None:
+    lines = tuple(
+        Line(time=0.0, session=number, direction="from-host", line="{}") for number in range(MOST_SESSIONS + 1)
+    )
+    with pytest.raises(ValueError, match=f"it has {MOST_SESSIONS + 1} sessions"):
+        Replay(name="s", lines=lines)
+    assert len(Replay(name="s", lines=lines[1:]).lines) == MOST_SESSIONS
