@@ -23,6 +23,8 @@ from supervisord_mcp.protocol.jsonrpc import Message
 RENAMED: Final = frozenset({"requestState", "nextCursor", "taskId"})
 #: How many differences of one answer are told, and how many characters of each value.
 MOST_DIFFERENCES, LONGEST = 20, 200
+#: From this depth on values are told as they are, and not what differs in them.
+DEEPEST: Final = 64
 #: How many sessions a recording may have: all of them are there at the same time, beside those of real hosts.
 MOST_SESSIONS: Final = 64
 #: The id of a handshake that was not recorded.
@@ -293,24 +295,25 @@ class Script:
                 yield _replayed(request)
 
     def _rename(self, before: Any, now: Any) -> None:
-        match before, now:
-            case dict(), dict():
-                for key in [key for key in before if key in now]:
-                    was, becomes = before[key], now[key]
-                    if key in RENAMED and isinstance(was, str) and isinstance(becomes, str):
-                        if was and was != becomes:
+        # No call within a call: a server may nest an answer more deeply than calls may be.
+        left = [(before, now)]
+        while left:
+            match left.pop():
+                case dict() as then, dict() as this:
+                    for key in [key for key in then if key in this]:
+                        was, becomes = then[key], this[key]
+                        if not (key in RENAMED and isinstance(was, str) and isinstance(becomes, str)):
+                            left.append((was, becomes))
+                        elif was and was != becomes:
                             self._names[jsonrpc.text_of(was)] = jsonrpc.text_of(becomes)
-                    else:
-                        self._rename(was, becomes)
-            case list(), list():
-                for was, becomes in zip(before, now, strict=False):
-                    self._rename(was, becomes)
+                case list() as then, list() as this:
+                    left += zip(then, this, strict=False)
 
 
-def differences(before: Any, now: Any, path: str = "") -> Iterator[Difference]:
+def differences(before: Any, now: Any, path: str = "", depth: int = 0) -> Iterator[Difference]:
     """Yield where two JSON values differ; not where one has another name each time (`RENAMED`)."""
     match before, now:
-        case dict(), dict():
+        case dict(), dict() if depth < DEEPEST:
             for key in [*before, *(key for key in now if key not in before)]:
                 below = f"{path}.{key}" if path else str(key)
                 if key not in before:
@@ -318,10 +321,10 @@ def differences(before: Any, now: Any, path: str = "") -> Iterator[Difference]:
                 elif key not in now:
                     yield Difference(path=below, before=_shown(before[key]))
                 elif not (key in RENAMED and isinstance(before[key], str) and isinstance(now[key], str)):
-                    yield from differences(before[key], now[key], below)
-        case list(), list():
+                    yield from differences(before[key], now[key], below, depth + 1)
+        case list(), list() if depth < DEEPEST:
             for number, (was, becomes) in enumerate(zip(before, now, strict=False)):
-                yield from differences(was, becomes, f"{path}[{number}]")
+                yield from differences(was, becomes, f"{path}[{number}]", depth + 1)
             for number in range(len(now), len(before)):
                 yield Difference(path=f"{path}[{number}]", before=_shown(before[number]))
             for number in range(len(before), len(now)):
