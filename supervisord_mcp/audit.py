@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +34,8 @@ MOST_CALLS, MOST_BYTES = 10_000, 64 << 20
 PATIENCE = 2.0
 #: Longer arguments are left out, in bytes; there is their digest.
 LONGEST = 8192
+#: So are arguments that are nested more deeply: whoever reads the files could not read such a record.
+DEEPEST = 100
 #: So much of the name of a tool is recorded, in characters: a host must not fill the files with one that it makes up.
 LONGEST_NAME = 256
 
@@ -74,6 +77,7 @@ class _Batch:
     masked: bool
 
 
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _requests = msgspec.json.Decoder(_Request)
 _lists = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
@@ -196,7 +200,7 @@ def line_of(call: Call, pid: int | None, epoch: float, masked: bool) -> bytes:
     )
     if arguments:
         record.digest = hashlib.sha256(arguments).hexdigest()
-        if masked and len(arguments) <= LONGEST:
+        if masked and len(arguments) <= LONGEST and not _is_deep(arguments):
             # A line has no newline in it, whatever a host writes between its words.
             record.arguments = Raw(msgspec.json.format(arguments, indent=-1))
     try:
@@ -216,6 +220,17 @@ def arguments_of(line: bytes, identity: bytes) -> bytes:
         return next((_arguments(request) for request in found if bytes(request.id) == identity), b"")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return b""
+
+
+def _is_deep(text: bytes) -> bool:
+    """Return whether JSON is nested more deeply than is recorded; what is in its texts does not count."""
+    if text.count(b"[") + text.count(b"{") <= DEEPEST:
+        return False
+    depth = deepest = 0
+    for part in _BRACKETS.findall(text):
+        depth += 1 if part in b"[{" else -1 if part in b"]}" else 0
+        deepest = max(deepest, depth)
+    return deepest > DEEPEST
 
 
 def _arguments(request: _Request) -> bytes:

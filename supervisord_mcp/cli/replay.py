@@ -85,7 +85,7 @@ def _lines(file: Path) -> Iterator[Line]:
             for number, text in enumerate(opened, 1):
                 try:
                     record = _records.decode(text)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     raise UsageError(f"{file}:{number}: not a record of smcp tap: {error}") from error
                 if record.cut:
                     remedy = "Record it with --save, which keeps them whole; one that was too long to pass cannot be."

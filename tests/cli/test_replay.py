@@ -88,6 +88,7 @@ def test_what_the_daemon_refuses(smcp: Smcp, daemon: FakeDaemon, file: Path) -> 
         ("", "error[usage]: {} has nothing that a host said"),
         ('{"time":1,"direction":"to-server"}\n', "error[usage]: {} has nothing that a host said"),
         ('{"time":1,"direction":"from-host"}\nx\n', "error[usage]: {}:2: not a record of smcp tap: JSON is malformed"),
+        ('{"x":' + "[" * 100_000, "error[usage]: {}:1: not a record of smcp tap: maximum recursion depth"),
         ('{"time":1,"direction":"up"}\n', "error[usage]: {}:1: not a record of smcp tap: Invalid enum value"),
         ('{"time":1,"direction":"from-host","cut":true}', "error[usage]: {}:1: only the beginning of a message"),
     ],
