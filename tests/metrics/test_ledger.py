@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -46,6 +48,17 @@ def test_a_file_that_is_none_begins_anew(tmp_path: Path, content: bytes, caplog:
     with caplog.at_level(logging.WARNING):
         Ledger(file, empty).read()
     assert empty.tallies == {}
+    assert str(file) in caplog.text
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "counts.json"
+    make(file)
+    with caplog.at_level(logging.WARNING):
+        Ledger(file, Counts(time.time)).read()
     assert str(file) in caplog.text
 
 
