@@ -109,12 +109,7 @@ class Daemon:
             self._paths.private_dir, groups, self._config.daemon.uids, told, self._paths.placeholders_file
         )
         try:
-            async with anyio.create_task_group() as cleaning:
-                # Meanwhile it serves: an engine may be slow, and what is left there is in nobody's way.
-                for runtime in self._runtimes.values():
-                    cleaning.start_soon(runtime.clean, self._marker)
-                await self._serve(endpoint)
-                cleaning.cancel_scope.cancel()
+            await self._serve(endpoint)
         finally:
             with anyio.CancelScope(shield=True):
                 for runtime in self._runtimes.values():
@@ -162,6 +157,9 @@ class Daemon:
             stop_reaping = orphans.watch_strangers(asyncio.get_running_loop())
             listener = Listener(endpoint.socket, lambda greeting: self._received(control, greeting))
             tasks.start_soon(anyio.to_thread.run_sync, learn_stored, self._credentials.vault)
+            # Meanwhile it serves: an engine may be slow, and what is left there is in nobody's way.
+            for runtime in self._runtimes.values():
+                tasks.start_soon(runtime.clean, self._marker)
             tasks.start_soon(self._listen_to_signals)
             tasks.start_soon(self._watch_configuration)
             tasks.start_soon(self._hosts.run)

@@ -95,7 +95,7 @@ class Figure:
         """Return the line as a person reads it."""
         base = self.base_unit or self.unit
         low, high = min(self.value.values), max(self.value.values)
-        spread = f"{_number(low)} … {_number(high)}" if len(self.value.values) > 1 else ""
+        spread = f"{number(low)} … {number(high)}" if len(self.value.values) > 1 else ""
         bar = "" if self.bar is None else f"{'≥' if self.bar.at_least else '≤'} {_with(self.bar.limit, self.unit)}"
         verdict = {None: "", True: "met", False: "missed"}[self.met]
         return (
@@ -114,8 +114,12 @@ HEADINGS = ("what", "direct", "smcp", "figure", "min … max", "bar", "")
 
 def table(figures: Sequence[Figure]) -> str:
     """Return the figures as a table of Markdown."""
-    rows = [HEADINGS, *(figure.cells() for figure in figures)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    return grid([HEADINGS, *(figure.cells() for figure in figures)])
+
+
+def grid(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows, the first of which is the head, as a table of Markdown."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     # Numbers are compared by their last digit, so every column but the first is aligned to the right.
     rule = "|".join(
         "-" * (width + 2) if number == 0 else "-" * (width + 1) + ":" for number, width in enumerate(widths)
@@ -131,11 +135,11 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _with(value: float, unit: str) -> str:
-    return f"{_number(value)} {unit}".rstrip()
+    return f"{number(value)} {unit}".rstrip()
 
 
-def _number(value: float) -> str:
-    """Three significant digits, and never an exponent."""
+def number(value: float) -> str:
+    """Return three significant digits, and never an exponent."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     if abs(value) >= 10:

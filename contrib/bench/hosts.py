@@ -9,16 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from contrib.bench import client
 from contrib.bench.place import BenchError
 
 _CLIENT = [os.path.realpath(sys.executable), "-I", "-S", str(Path(client.__file__).resolve())]
-#: Seconds that a host may take for one order, above what the order itself says.
 _PATIENCE = 60.0
 #: Seconds between the order and the moment at which all hosts begin.
 _LEAD = 0.1
@@ -27,13 +26,27 @@ _LEAD = 0.1
 class Host:
     """One host and the command that it started."""
 
+    #: What it is a process of, and how many seconds it may take for one order above what the order itself says.
+    program: ClassVar[Sequence[str]] = _CLIENT
+    patience: ClassVar[float] = _PATIENCE
+
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
-            [*_CLIENT, *command], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            [*self.program, *command], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
         self._name = command[-1]
         #: The process of the command, once the host is connected.
         self.command_pid = 0
+
+    @property
+    def pid(self) -> int:
+        """The process of the host itself."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self._process.kill()
+        self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -52,7 +65,7 @@ class Host:
     def report(self, seconds: float = 0.0) -> dict[str, Any]:
         """Return what came of the last order, which takes so many seconds. Raise `BenchError` if nothing comes."""
         assert self._process.stdout is not None
-        deadline = time.monotonic() + seconds + _PATIENCE
+        deadline = time.monotonic() + seconds + self.patience
         line = b""
         while not line.endswith(b"\n"):
             ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
@@ -76,9 +89,10 @@ class Host:
         """End it: its stdin ends, and with it the process, whose pipes the command has as its own."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
-            self._process.wait(_PATIENCE)
+            self._process.wait(self.patience)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

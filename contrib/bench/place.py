@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 import psutil
 
@@ -48,6 +49,9 @@ class Place:
     ``settings`` what its configuration says besides, ``entry`` what the entry of each server does, and ``copies`` how
     many servers there are that make it many.
     """
+
+    #: What Python runs as the program.
+    program: ClassVar[Sequence[str]] = ("-m", "supervisord_mcp")
 
     def __init__(
         self, root: Path = ROOT, secrets: int = 0, settings: str = "", entry: str = "", copies: int = len(COPIES)
@@ -173,7 +177,7 @@ class Place:
     def _start(self) -> None:
         with (self.home / "daemon.log").open("wb") as log:
             self._daemon = subprocess.Popen(
-                [sys.executable, "-m", "supervisord_mcp", "run"],
+                [sys.executable, *self.program, "run"],
                 cwd=self._root,
                 env=self.environ,
                 stdin=subprocess.DEVNULL,

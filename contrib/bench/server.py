@@ -8,9 +8,16 @@ from __future__ import annotations
 import json
 import sys
 
+
+def _tool(name: str, description: str, argument: str, kind: str) -> dict[str, object]:
+    # Some clients leave out what the schema does not name.
+    schema = {"type": "object", "properties": {argument: {"type": kind}}, "required": [argument]}
+    return {"name": name, "description": description, "inputSchema": schema}
+
+
 TOOLS = [
-    {"name": "echo", "description": "Return the text.", "inputSchema": {"type": "object"}},
-    {"name": "blob", "description": "Return so many bytes of text.", "inputSchema": {"type": "object"}},
+    _tool("echo", "Return the text.", "text", "string"),
+    _tool("blob", "Return so many bytes of text.", "bytes", "integer"),
 ]
 
 

@@ -109,8 +109,8 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "image-changed": _server(
             "the name of its image stands for another one than the one that runs",
             image="the name",
-            held="the digest of the one that runs",
-            found="the digest of the other",
+            held="the one that runs",
+            found="the other one",
         ),
         "host-changed": _server(
             "a host changed an adopted file (`daemon.watch_hosts`)",

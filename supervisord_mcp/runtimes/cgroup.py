@@ -1,7 +1,8 @@
 """A control group for each child, of version 2 or 1: limits of the whole tree, a kill that nothing escapes, events.
 
-A group is named after the daemon that made it, by pid and start time, so that a later daemon knows whose leftovers it
-may clear away. `memory.high` is not used: a server that reached it would hardly run any more, and never end.
+A group is named after the daemon that made it, by pid, start time and pid namespace, so that a later daemon knows whose
+leftovers it may clear away: pids of another namespace say nothing, and its daemon may live. `memory.high` is not used:
+a server that reached it would hardly run any more, and never end.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from supervisord_mcp.runtimes.limits import Limits
 from supervisord_mcp.runtimes.tree import send
 
 _PREFIX = "smcp"
-_NAME = re.compile(rf"{_PREFIX}-(\d+)-(\d+)-")
+_NAME = re.compile(rf"{_PREFIX}-(\d+)-(\d+)-n(\d+)-")
 _PERIOD = 100_000
 #: How long the processes of a dead daemon may take to end once they are killed.
 _LEFTOVER_SECONDS = 2.0
@@ -218,13 +219,14 @@ def prepare(hierarchy: Hierarchy | None = None) -> Groups | None:
 
 
 def clear_leftovers(hierarchy: Hierarchy) -> int:
-    """End and remove the groups of daemons that are dead; return how many groups are gone."""
+    """End and remove the groups of daemons of this pid namespace that are dead; return how many groups are gone."""
+    here = _pid_namespace()
     left: dict[str, list[tuple[str, str]]] = {}
     for number, place in enumerate(hierarchy.places):
         with contextlib.suppress(OSError):
             for name in os.listdir(place):
                 match = _NAME.match(name)
-                if match and not _is_alive(int(match[1]), int(match[2])):
+                if match and int(match[3]) == here and not _is_alive(int(match[1]), int(match[2])):
                     left.setdefault(name, []).append((str(number), f"{place}/{name}"))
     groups = [Group(hierarchy.version, name, tuple(places)) for name, places in left.items()]
     deadline = time.monotonic() + _LEFTOVER_SECONDS
@@ -266,7 +268,14 @@ def _works(hierarchy: Hierarchy) -> bool:
 
 def _own_prefix() -> str:
     entry = proctable.read_entry(os.getpid())
-    return f"{_PREFIX}-{os.getpid()}-{entry.started if entry else 0}-"
+    return f"{_PREFIX}-{os.getpid()}-{entry.started if entry else 0}-n{_pid_namespace()}-"
+
+
+def _pid_namespace() -> int:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
 
 
 def _is_alive(pid: int, started: int) -> bool:

@@ -100,14 +100,14 @@ def _lend(opened: int, identity: Identity, access: Access) -> int | None:
     """Return a mount of what was opened, or None where it is not needed. Raise `OSError` where it is and cannot be."""
     owner = os.fstat(opened)
     directory = stat.S_ISDIR(owner.st_mode)
-    usable = may(opened, identity, os.R_OK | (os.X_OK if directory else 0) | (os.W_OK if access == "rw" else 0))
+    wanted = os.R_OK | (os.X_OK if directory else 0) | (os.W_OK if access == "rw" else 0)
     # What else is closed in files of root nobody has opened to this user, so they are lent even where the top is open.
-    if owner.st_uid == identity.uid or (owner.st_uid != 0 and usable):
+    if owner.st_uid == identity.uid or (owner.st_uid != 0 and may(opened, identity, wanted)):
         return None
     try:
         return _detached(opened, owner, identity)
     except OSError:
-        if usable:
+        if owner.st_uid == 0 and may(opened, identity, wanted):
             return None
         raise
 

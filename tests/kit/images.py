@@ -33,13 +33,14 @@ def build(name: str) -> Image:
     return builder.build(name, [(_everything(), "/srv/server")] if name == "everything" else ())
 
 
-def load(client: docker.APIClient, name: str) -> str:
-    """Give an image to an engine unless it has it; return the reference."""
+def load(client: docker.APIClient, name: str, *more: str) -> str:
+    """Give an image to an engine unless it has it, with ``more`` lines of a recipe; return the reference."""
     image = build(name)
-    content = hashlib.sha256("\n".join((image.archive.name, *image.changes)).encode()).hexdigest()[:12]
+    changes = [*image.changes, *more]
+    content = hashlib.sha256("\n".join((image.archive.name, *changes)).encode()).hexdigest()[:12]
     repository = f"smcp-tests/{name}"
     if not client.images(f"{repository}:{content}", quiet=True):
-        client.import_image_from_file(str(image.archive), repository, content, list(image.changes))
+        client.import_image_from_file(str(image.archive), repository, content, changes)
     return f"{repository}:{content}"
 
 

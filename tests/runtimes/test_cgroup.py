@@ -23,6 +23,8 @@ from supervisord_mcp.runtimes.limits import CONTROLLERS, Limits
 from tests.kit.required import need
 
 ALL = frozenset(CONTROLLERS)
+HERE = Path("/proc/self/ns/pid").stat().st_ino
+DEAD = f"smcp-1-5-n{HERE}-3-dead"
 FILES = {
     "memory": {"memory.max": "max", "memory.swap.max": "max", "memory.oom.group": "0", "memory.events": "oom_kill 0"},
     "pids": {"pids.max": "max", "pids.events": "max 0"},
@@ -169,16 +171,45 @@ def test_leftovers_of_a_dead_daemon_are_cleared_away(kernel: Kernel) -> None:
     groups = prepare(kernel.hierarchy)
     assert groups is not None
     own = groups.make("x", Limits(), ALL)
-    for name in ("smcp-1-5-3-dead", f"smcp-{os.getpid()}-1-1-reused", "smcp-x", "other"):
+    foreign = f"smcp-1-5-n{HERE + 1}-3-x"  # its daemon has another pid in its own namespace, and may live
+    for name in (DEAD, f"smcp-{os.getpid()}-1-n{HERE}-1-reused", foreign, "smcp-x", "other"):
         kernel.mkdir(str(kernel.top / name))
-    kernel.put(str(kernel.top / "smcp-1-5-3-dead/cgroup.procs"), "4000000")
+    kernel.put(str(kernel.top / DEAD / "cgroup.procs"), "4000000")
     assert clear_leftovers(kernel.hierarchy) == 2
-    assert {path.name for path in kernel.top.glob("*/")} == {own.name, "smcp-x", "other", "supervisor"}
+    assert {path.name for path in kernel.top.glob("*/")} == {own.name, foreign, "smcp-x", "other", "supervisor"}
+
+
+IN_A_CONTAINER = """
+import subprocess, sys
+from supervisord_mcp.runtimes.cgroup import prepare
+from supervisord_mcp.runtimes.limits import Limits
+groups = prepare()
+group = groups.make("x", Limits(memory=64 << 20), groups.controllers)
+with subprocess.Popen(["/bin/sleep", "60"]) as process:
+    group.attach(process.pid)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(process.poll(), group.members() == [process.pid], flush=True)
+    process.kill()
+groups.drop(group)
+"""
+
+
+def test_a_daemon_in_another_pid_namespace_is_not_taken_for_dead(real: Groups) -> None:
+    """Two daemons, one of them in a container that shares the control groups: neither ends the servers of the other."""
+    plain = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    command = ["unshare", *plain, "--pid", "--fork", "--mount-proc", sys.executable, "-c", IN_A_CONTAINER]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        clear_leftovers(real.hierarchy)
+        assert other.communicate("\n", timeout=30)[0] == "None True\n"
 
 
 def test_leftovers_that_cannot_be_killed_are_given_up(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel.mkdir(str(kernel.top / "smcp-1-5-3-dead"))
-    kernel.put(str(kernel.top / "smcp-1-5-3-dead/cgroup.procs"), "4000000")
+    kernel.mkdir(str(kernel.top / DEAD))
+    kernel.put(str(kernel.top / DEAD / "cgroup.procs"), "4000000")
     monkeypatch.setattr(cgroup, "_LEFTOVER_SECONDS", 0.02)
     monkeypatch.setattr(Group, "kill", lambda _: False)
     assert clear_leftovers(kernel.hierarchy) == 0

@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 _SECONDS = 60
 _CONNECT_SECONDS = 10
 _THREADS = 16
+#: An engine that does not answer must not keep a daemon from ending.
+_HANG_UP_SECONDS = 5.0
 #: Some engines repeat in their errors all that they were told.
 _MOST_TEXT = 600
 #: What some engines call an architecture, and what its kernel does.
@@ -162,7 +164,7 @@ class Engine:
     async def aclose(self) -> None:
         """Hang up, once what was asked is answered. It can be used again."""
         if self._calls:
-            await asyncio.wait(self._calls, timeout=_SECONDS)
+            await asyncio.wait(self._calls, timeout=_HANG_UP_SECONDS)
         self.close()
 
     def close(self) -> None:

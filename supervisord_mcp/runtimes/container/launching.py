@@ -23,6 +23,7 @@ from supervisord_mcp.runtimes.container.sweeping import daemon_of, machine
 from supervisord_mcp.runtimes.container.watch import Watch, Watched
 from supervisord_mcp.runtimes.egress.plan import loopback_plan, proxy_environment
 from supervisord_mcp.runtimes.hierarchy import group_of
+from supervisord_mcp.runtimes.lending import borrowing
 from supervisord_mcp.runtimes.limits import Available, plan, size_text
 from supervisord_mcp.runtimes.syscalls import Architecture, architectures
 from supervisord_mcp.runtimes.watcher import Bounds
@@ -61,7 +62,10 @@ class Launching:
     def setting(self, command: tuple[str, ...], shown: tuple[tuple[str, str], ...]) -> Setting:
         """Return what the container is created with; ``command`` starts the gate, where there is one."""
         spec = self.spec
-        policy = replace(spec.seccomp, families=spec.seccomp.families | {"unix"}) if command else spec.seccomp
+        policy = borrowing(spec)
+        if command:
+            # The gate talks to the daemon; its own filter, which comes after that, has what was granted.
+            policy = replace(policy, families=policy.families | {"unix"})
         labels = {
             creation.DAEMON: daemon_of(spec.marker),
             creation.MACHINE: machine(),
@@ -107,7 +111,7 @@ class Launching:
             creation.SECRETS,
             files,
             listeners,
-            b"" if self.privileged else seccomp.program(replace(spec.seccomp, audit=False)),
+            b"" if self.privileged else seccomp.program(replace(borrowing(spec), audit=False)),
         )
 
     @property

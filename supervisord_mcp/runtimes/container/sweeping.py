@@ -5,7 +5,6 @@ Which engines a daemon uses is written down, so that one that uses none does not
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import logging
@@ -42,18 +41,28 @@ class Sweeper:
         It is swept when it is used again.
         """
         for word in _read(self._record):
-            with contextlib.suppress(EngineError):
+            try:
                 await self._sweep(word, daemon)
+            except EngineError as error:
+                _log.info("containers that may be left are not looked for: %s", error.message)
 
     async def used(self, word: str, daemon: str) -> None:
         """Sweep an engine before it is used for the first time, and write it down. Raise `EngineError`."""
         if word in self._swept:
             return
         await self._sweep(word, daemon)
+        self._note(word)
+
+    def _note(self, word: str) -> None:
         words = _read(self._record)
-        if word not in words:
+        if word in words:
+            return
+        try:
             self._record.parent.mkdir(parents=True, exist_ok=True)
             self._record.write_text("".join(f"{each}\n" for each in (*words, word)), encoding="utf-8")
+        except OSError as error:
+            # Then what is left is looked for when the engine is used again, not before.
+            _log.warning("which engines are used cannot be written to %s: %s", self._record, error.strerror)
 
     async def _sweep(self, word: str, daemon: str) -> None:
         async with self._lock:
@@ -76,7 +85,12 @@ async def _remove(engine: Engine, name: str) -> None:
         await engine.call(lambda client: client.remove_container(name, force=True))
     except EngineRefusedError as error:
         if error.status not in _GONE:
-            raise
+            # It is in nobody's way: the next daemon tries again.
+            _log.warning("the container %s, which a daemon before this one left, is still there: %s", name[:12], error)
+            return
+    except EngineError as error:
+        _log.warning("the container %s, which a daemon before this one left, is still there: %s", name[:12], error)
+        return
     _log.info("removed the container %s, which a daemon before this one left", name[:12])
 
 

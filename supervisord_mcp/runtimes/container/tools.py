@@ -48,6 +48,7 @@ def make_tools(within: Path) -> Tools:
         target = within / _digest(needed)
         if not target.is_dir():
             _fill(target, needed)
+            _clear(target)
     except (OSError, subprocess.SubprocessError) as error:
         raise IsolationError(
             f"what a container needs to talk to the daemon cannot be made in {within}: {error}",
@@ -125,6 +126,13 @@ def _fill(target: Path, needed: tuple[_Copy, ...]) -> None:
         shutil.rmtree(begun, ignore_errors=True)
         if not target.is_dir():
             raise
+
+
+def _clear(target: Path) -> None:
+    """Remove what was made of other versions; a server that began with one of them needs it no more."""
+    for other in target.parent.iterdir():
+        if other != target:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def _copy_compiled(source: str, place: Path) -> None:

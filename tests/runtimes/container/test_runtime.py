@@ -235,7 +235,9 @@ async def test_what_a_killed_daemon_left_is_removed(engine: Dockerd, tmp_path: P
         left = [await killed.launch(shell("trap '' TERM HUP; while :; do sleep 1; done")) for _ in range(2)]
         stranger = await killed.launch(shell("cat", marker="other:test:1"))
         assert len(engine.containers()) == 3
+        (tmp_path / "gates" / "left").mkdir()
         await runtime.clean("daemon:")
+        assert not (tmp_path / "gates").exists()
         assert len(engine.containers()) == 1
         for child in left:
             assert await ended(child) == ExitStatus(signal=9)

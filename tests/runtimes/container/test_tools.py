@@ -27,6 +27,7 @@ def test_it_holds_all_that_the_gate_asks_for(tmp_path: Path) -> None:
 
 
 def test_it_is_made_once(tmp_path: Path) -> None:
+    (tmp_path / "of-another-version").mkdir()
     first = make_tools(tmp_path)
     before = os.stat(first.directory).st_ino
     assert make_tools(tmp_path) == first

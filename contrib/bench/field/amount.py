@@ -1,0 +1,36 @@
+"""How much of a trial there is, and how long anything in it may take."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """``rounds`` trials of each row, in each ``calls`` calls one by one and ``seconds`` of calling for each crowd.
+
+    ``patience`` is for what must come (a gateway, clients), ``recovery`` for what may never come, both in seconds;
+    No round is begun that would not end within ``budget`` seconds, as long as the longest one before it took.
+    ``left`` is how long after the clients vanished is looked for what is left, ``blob`` how many bytes are large.
+    """
+
+    rounds: int = 3
+    budget: float = 960.0
+    calls: int = 500
+    warm: int = 50
+    seconds: float = 0.7
+    crowd: int = 10
+    many: int = 50
+    patience: float = 30.0
+    recovery: float = 6.0
+    left: float = 2.0
+    blob: int = 1 << 24
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self)
+
+
+FULL = Amount()
+QUICK = Amount(rounds=1, calls=100, warm=20, seconds=0.3, many=20, recovery=4.0)

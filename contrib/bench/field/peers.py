@@ -1,0 +1,288 @@
+"""Who is measured: the peers with their versions, and how each is started, the way its own documentation says.
+
+A *gateway* is a process that is started once and stands between the clients and the server; some have none, and a
+client starts their command instead of that of the server. What a row is about is its name, its gateway and its wire.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from contrib.bench.field import nothing
+from contrib.bench.place import ROOT, TINY
+from contrib.matrix.peers import Kit
+
+#: Where a gateway listens, in a network that nobody else is in.
+PORT = 8700
+#: What the server is called where a peer wants a name for it.
+NAME = "it"
+#: Copies of it that nobody has used before.
+_FRESH = ("fresh-1", "fresh-2", "fresh-3")
+
+_NODE = "node@24.21.0"
+EVERYTHING = Kit("everything", "javascript", ("@modelcontextprotocol/server-everything@2026.8.31",), "everything")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server behind the peers: its tool that answers with what it is given, and the argument of that."""
+
+    name: str
+    tool: str
+    argument: str
+    large: bool  # has a tool that answers with as much as it is asked for
+
+    def command(self, place: Path) -> list[str]:
+        """Return how it is started; no part of it is found by searching."""
+        if self is TINY_SERVER:
+            return TINY
+        package = EVERYTHING.folder(place) / "node_modules" / "@modelcontextprotocol" / "server-everything"
+        return [os.path.realpath(shutil.which("node") or "/usr/bin/node"), str(package / "dist" / "index.js")]
+
+
+TINY_SERVER = Server("tiny", "echo", "text", large=True)
+SERVERS = {server.name: server for server in (TINY_SERVER, Server("everything", "echo", "message", large=False))}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a peer is started with: a home of its own, where it is installed, and the server that it is to offer."""
+
+    home: Path
+    place: Path
+    kit: Kit | None
+    server: list[str]
+
+    def program(self, name: str) -> list[str]:
+        """Return how an installed program is run: with the interpreter that was installed with it, if one was."""
+        assert self.kit is not None
+        folder = self.kit.folder(self.place)
+        if self.kit.language == "python":
+            return [str(folder / "venv" / "bin" / name)]
+        own = folder / "node_modules" / "node" / "bin" / "node"
+        node = str(own) if _NODE in self.kit.packages else os.path.realpath(shutil.which("node") or "node")
+        return [node, os.path.realpath(folder / "node_modules" / ".bin" / name)]
+
+    def write(self, name: str, content: object) -> str:
+        """Write a file of JSON into the home; return its path."""
+        path = self.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+        return str(path)
+
+    @property
+    def line(self) -> str:
+        """The command of the server as a shell reads it."""
+        return shlex.join(self.server)
+
+    @property
+    def entry(self) -> dict[str, object]:
+        """The server as hosts have it in their files."""
+        return {"command": self.server[0], "args": self.server[1:]}
+
+
+Command = Callable[[Site], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One row. ``tool`` is how the peer calls a tool of the server, ``{}`` being its own name.
+
+    ``wire`` gives the words for `caller`, ``fresh`` those that lead to a copy of the server that was never started,
+    where clients share one, and ``prepare`` a command that has to run before. ``sandboxed`` says whether the server
+    runs in a sandbox, ``only_tiny`` that the row is another way into what the row before it measures.
+    """
+
+    name: str
+    shown: str
+    wire: Command
+    kit: Kit | None = None
+    gateway: Command | None = None
+    prepare: Command | None = None
+    fresh: tuple[Command, ...] = ()
+    tool: str = "{}"
+    sandboxed: bool = False
+    only_tiny: bool = False
+
+    @property
+    def version(self) -> str:
+        """What is installed of it, for the table."""
+        return "" if self.kit is None else self.kit.packages[0]
+
+
+def _python(name: str, *packages: str) -> Kit:
+    return Kit(f"{name}-py", "python", packages, name)
+
+
+def _npm(name: str, *packages: str) -> Kit:
+    return Kit(f"{name}-js", "javascript", packages, name)
+
+
+def _at(path: str, kind: str = "http") -> Command:
+    return lambda site: [kind, f"http://127.0.0.1:{PORT}{path}"]
+
+
+def _smcp(name: str, shown: str, runtime: str, kind: str = "pipes") -> Peer:
+    # Another runtime is another row: ``runtime`` is what the entry of the server says.
+
+    def to(name: str) -> Command:
+        return lambda site: [kind, sys.executable, "-I", "-S", str(ROOT / "supervisord_mcp" / "shim.py"), name]
+
+    def configured(site: Site) -> list[str]:
+        # What is measured is one crash, not the end of the budget of a server that keeps failing.
+        lines = []
+        for entry in (NAME, *_FRESH):
+            lines += [
+                f"[servers.{entry}]",
+                f"command = {json.dumps(site.server)}",
+                f'runtime = "{runtime}"',
+                "budget = { restarts = 1000, within = 60 }",
+            ]
+            if runtime != "bare":
+                folder = Path(site.server[-1]).parent
+                root = next((path for path in folder.parents if path.name == "node_modules"), folder)
+                lines.append(f"mounts = [{{ path = {json.dumps(str(root))} }}]")
+        path = site.home / "smcp" / "config" / "config.toml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n")
+        return ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "supervisord_mcp", "run"]
+
+    return Peer(
+        name,
+        shown,
+        wire=to(NAME),
+        gateway=configured,
+        fresh=tuple(map(to, _FRESH)),
+        sandboxed=runtime != "bare",
+        only_tiny=kind != "pipes",
+    )
+
+
+def _registered(site: Site) -> list[str]:
+    arguments = " ".join(site.server[1:])
+    return [*site.program("mcpm"), "new", NAME, "--type", "stdio", "--command", site.server[0], "--args", arguments]
+
+
+def _kept(site: Site) -> dict[str, object]:
+    return {"mcpServers": {NAME: {**site.entry, "lifecycle": "keep-alive"}}, "imports": []}
+
+
+_SUPERGATEWAY = _npm("supergateway", "supergateway@4.0.0")
+_MCPM = _python("mcpm", "mcpm==2.15.0")
+
+PEERS: tuple[Peer, ...] = (
+    Peer("direct", "direct, over pipes", wire=lambda site: ["pipes", *site.server]),
+    Peer(
+        "nothing",
+        "HTTP with nothing behind it",
+        gateway=lambda site: [os.path.realpath(sys.executable), "-I", "-S", nothing.__file__, str(PORT)],
+        wire=_at("/mcp"),
+        only_tiny=True,
+    ),
+    _smcp("smcp", "smcp", "bare"),
+    _smcp("smcp-pump", "smcp, a terminal as host", "bare", "terminal"),
+    _smcp("smcp-sandboxed", "smcp, sandboxed", "bwrap"),
+    Peer(
+        "mcp-proxy-py",
+        "mcp-proxy (Python)",
+        kit=_python("mcp-proxy", "mcp-proxy==0.13.0"),
+        gateway=lambda site: [*site.program("mcp-proxy"), f"--port={PORT}", "--", *site.server],
+        wire=_at("/mcp"),
+    ),
+    Peer(
+        "supergateway",
+        "supergateway, stateful HTTP",
+        kit=_SUPERGATEWAY,
+        gateway=lambda site: [
+            *site.program("supergateway"),
+            *("--stdio", site.line, "--outputTransport", "streamableHttp", "--stateful", "--port", str(PORT)),
+        ],
+        wire=_at("/mcp"),
+    ),
+    Peer(
+        "supergateway-sse",
+        "supergateway, SSE",
+        kit=_SUPERGATEWAY,
+        gateway=lambda site: [*site.program("supergateway"), "--stdio", site.line, "--port", str(PORT)],
+        wire=_at("/sse", "sse"),
+        only_tiny=True,
+    ),
+    Peer(
+        "mcp-proxy-js",
+        "mcp-proxy (npm)",
+        kit=_npm("mcp-proxy", "mcp-proxy@6.7.19"),
+        gateway=lambda site: [*site.program("mcp-proxy"), "--port", str(PORT), "--", *site.server],
+        wire=_at("/mcp"),
+    ),
+    Peer(
+        "fastmcp",
+        "fastmcp run, HTTP",
+        kit=_python("fastmcp", "fastmcp==4.2.3"),
+        gateway=lambda site: [
+            *site.program("fastmcp"),
+            *("run", site.write("mcp.json", {"mcpServers": {NAME: site.entry}})),
+            *("--transport", "http", "--port", str(PORT)),
+        ],
+        wire=_at("/mcp"),
+    ),
+    Peer(
+        "mcpm",
+        "mcpm run --http",
+        kit=_MCPM,
+        prepare=_registered,
+        gateway=lambda site: [*site.program("mcpm"), "run", "--http", "--port", str(PORT), NAME],
+        wire=_at("/mcp"),
+    ),
+    Peer(
+        "mcpm-stdio",
+        "mcpm run",
+        kit=_MCPM,
+        prepare=_registered,
+        wire=lambda site: ["pipes", *site.program("mcpm"), "run", NAME],
+        only_tiny=True,
+    ),
+    Peer(
+        "mcpo",
+        "mcpo (REST, not MCP)",
+        kit=_python("mcpo", "mcpo==0.0.20", "mcp<2", "fastapi<0.116"),
+        gateway=lambda site: [*site.program("mcpo"), "--port", str(PORT), "--", *site.server],
+        wire=_at("", "plain"),
+    ),
+    Peer(
+        "mcp-hub",
+        "mcp-hub",
+        kit=_npm("mcp-hub", "mcp-hub@4.2.1"),
+        gateway=lambda site: [
+            *site.program("mcp-hub"),
+            *("--port", str(PORT), "--config", site.write("hub.json", {"mcpServers": {NAME: site.entry}})),
+        ],
+        wire=_at("/mcp", "sse"),
+        tool=f"{NAME}__{{}}",
+    ),
+    Peer(
+        "mcporter",
+        "mcporter serve --http",
+        kit=_npm("mcporter", "mcporter@0.12.3", _NODE),
+        gateway=lambda site: [
+            *site.program("mcporter"),
+            *("--config", site.write("mcporter.json", _kept(site)), "serve", "--http", str(PORT)),
+        ],
+        wire=_at("/mcp"),
+        tool=f"{NAME}__{{}}",
+    ),
+    Peer(
+        "srt",
+        "sandbox-runtime (srt), sandboxed",
+        kit=_npm("srt", "@anthropic-ai/sandbox-runtime@0.0.83", _NODE),
+        wire=lambda site: ["pipes", *site.program("srt"), *site.server],
+        sandboxed=True,
+    ),
+)
+BY_NAME = {peer.name: peer for peer in PEERS}
