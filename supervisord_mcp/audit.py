@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +34,10 @@ MOST_CALLS, MOST_BYTES = 10_000, 64 << 20
 PATIENCE = 2.0
 #: Longer arguments are left out, in bytes; there is their digest.
 LONGEST = 8192
+#: So are arguments that are nested more deeply: whoever reads the files could not read such a record.
+DEEPEST = 100
+#: So much of the name of a tool is recorded, in characters: a host must not fill the files with one that it makes up.
+LONGEST_NAME = 256
 
 _METHOD = "tools/call"
 
@@ -72,6 +77,7 @@ class _Batch:
     masked: bool
 
 
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _requests = msgspec.json.Decoder(_Request)
 _lists = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
@@ -88,7 +94,9 @@ class Audit:
         self._loop = asyncio.get_running_loop()
         self._pids: dict[int, int] = {}
         self._aside: list[tuple[Call, int | None]] = []
-        self._held = self._taken = self._written = 0
+        # What was taken is for the loop to change, what was written for the thread, so nothing of it is lost.
+        self._taken = self._written = 0
+        self._bytes_taken = self._bytes_written = 0
         self._done = threading.Event()
         self._records: Channel[_Batch] = Channel(observers.let_go)
         self._ends: list[Callable[[], None]] = []  # what ends the thread, and what lets calls go
@@ -140,7 +148,7 @@ class Audit:
             self._pids.pop(event.data["session"], None)
 
     def _take(self, calls: Sequence[Call]) -> None:
-        if self._taken - self._written > MOST_CALLS or self._held > MOST_BYTES:
+        if self._taken - self._written > MOST_CALLS or self._bytes_taken - self._bytes_written > MOST_BYTES:
             self._observers.keep_requests = False
             raise BufferError(f"{self._taken - self._written} calls wait for {self._file.path}")
         before = len(self._aside)
@@ -149,7 +157,7 @@ class Audit:
         if new and not before:
             self._loop.call_later(SOON, self._flush)
         self._taken += len(new)
-        self._held += sum(len(call.request) for call, _ in new)
+        self._bytes_taken += sum(len(call.request) for call, _ in new)
 
     def _flush(self) -> None:
         if self._aside:
@@ -170,7 +178,7 @@ class Audit:
         began = time.time() - time.monotonic()
         self._file.append([line_of(call, pid, began, batch.masked) for call, pid in batch.calls])
         self._written += len(batch.calls)
-        self._held -= sum(len(call.request) for call, _ in batch.calls)
+        self._bytes_written += sum(len(call.request) for call, _ in batch.calls)
 
     def _report(self, trouble: str) -> None:
         self._loop.call_soon_threadsafe(self._told, trouble)
@@ -186,13 +194,13 @@ def line_of(call: Call, pid: int | None, epoch: float, masked: bool) -> bytes:
         session=call.session,
         server=call.server,
         instance=call.instance,
-        tool=_text(call.tool),
+        tool=masker.mask(_text(call.tool))[:LONGEST_NAME],
         outcome=str(call.outcome),
         duration=round(call.ended - call.began, 6),
     )
     if arguments:
         record.digest = hashlib.sha256(arguments).hexdigest()
-        if masked and len(arguments) <= LONGEST:
+        if masked and len(arguments) <= LONGEST and not _is_deep(arguments):
             # A line has no newline in it, whatever a host writes between its words.
             record.arguments = Raw(msgspec.json.format(arguments, indent=-1))
     try:
@@ -212,6 +220,17 @@ def arguments_of(line: bytes, identity: bytes) -> bytes:
         return next((_arguments(request) for request in found if bytes(request.id) == identity), b"")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return b""
+
+
+def _is_deep(text: bytes) -> bool:
+    """Return whether JSON is nested more deeply than is recorded; what is in its texts does not count."""
+    if text.count(b"[") + text.count(b"{") <= DEEPEST:
+        return False
+    depth = deepest = 0
+    for part in _BRACKETS.findall(text):
+        depth += 1 if part in b"[{" else -1 if part in b"]}" else 0
+        deepest = max(deepest, depth)
+    return deepest > DEEPEST
 
 
 def _arguments(request: _Request) -> bytes:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from supervisord_mcp.protocol.news import LogLine
@@ -21,8 +22,8 @@ from supervisord_mcp.protocol.news import LogLine
 STDERR, OURS, MESSAGE = "stderr", "smcp", "message"
 
 _LINE = re.compile(r"(\S+Z) (\w+)(?:\[((?:[^\]\\]|\\.)*)\])? (.*)", re.DOTALL)
-_SESSION = re.compile(r"(?:^| )session-(\d+)$")
-_REPEATED = re.compile(r"last line repeated (\d+) times since (\S+Z)")
+_SESSION = re.compile(r"(?:^| )session-([0-9]{1,18})$")
+_REPEATED = re.compile(r"last line repeated ([0-9]{1,18}) times since (\S+Z)")
 _ESCAPED = re.compile(r"[\]\\]")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
@@ -79,7 +80,10 @@ def _parse(line: str, server: str, before: LogLine | None) -> LogLine:
     source, text, repeated, since = match[2], match[4], 0, 0.0
     again = _REPEATED.fullmatch(text) if source == OURS else None
     if again and before is not None:
-        source, text, repeated, since = before.source, before.text, int(again[1]), parse_stamp(again[2])
+        # Who wrote something like it into a message of ours did not mean a time.
+        with suppress(ValueError):
+            since = parse_stamp(again[2])
+            source, text, repeated = before.source, before.text, int(again[1])
     return LogLine(
         line=line,
         server=server,

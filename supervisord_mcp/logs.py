@@ -87,8 +87,13 @@ class ServerLog:
         now = _now()
         head = f"{stamp(now)} {speaker(source, instance, session)}"
         lines: list[LogLine] = []
-        for part in text.split("\n"):
+        for number, part in enumerate(text.split("\n")):
             one = printable(part)
+            if len(one) > MAX_LINE and source != STDERR:  # that was cut already
+                one = f"{one[:MAX_LINE]} … (cut, {len(one)} characters)"
+            if number and source == OURS:
+                # What others say stands in some of our lines: none of theirs may begin one.
+                one = f"  {one}"
             line = LogLine(
                 line=f"{head} {one}",
                 server=self.server,

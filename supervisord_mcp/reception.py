@@ -30,6 +30,7 @@ from supervisord_mcp.protocol.resumption import resume
 from supervisord_mcp.server import ManagedServer
 from supervisord_mcp.session import Limits, Session, Wires
 from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.traffic import name_shown
 
 _log = logging.getLogger(__name__)
 
@@ -192,7 +193,10 @@ class Reception:
         return session
 
     def _greeted(self, session: Session, state: State) -> None:
-        said = {key: value if isinstance(value := state.client.get(key), str) else "" for key in ("name", "version")}
+        client = state.client
+        said = {
+            key: name_shown(value) if isinstance(value := client.get(key), str) else "" for key in ("name", "version")
+        }
         data = {
             "session": session.key,
             "host": said["name"],

@@ -11,8 +11,11 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import count
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import msgspec
 
 from supervisord_mcp.credentials.masking import masker
@@ -22,6 +25,9 @@ from supervisord_mcp.pipes import ChunkReader, QueueWriter, close_quietly
 from supervisord_mcp.protocol.framing import LineSplitter
 from supervisord_mcp.protocol.hello import Hello
 from supervisord_mcp.protocol.replay import Replay, Replayed, Script
+
+#: After so many lines it is the turn of others.
+AT_ONCE = 100
 
 
 class ReplayDesk:
@@ -38,7 +44,7 @@ class ReplayDesk:
         refused or ended.
         """
         greeting = msgspec.structs.replace(said, role="shim", server=operation.name, project=operation.project)
-        script = Script(operation.lines)
+        script = await anyio.to_thread.run_sync(Script, operation.lines)  # there may be very many
         loop = asyncio.get_running_loop()
         stirred = anyio.Event()
 
@@ -72,8 +78,12 @@ class ReplayDesk:
                 stack.callback(hosts[session].close)
                 self._receive(hosts[session].greeting(greeting))
             while not script.is_over():
-                while (turn := script.next(loop.time())) is not None:
+                for said_at_once in count(1):
+                    if (turn := script.next(loop.time())) is None:
+                        break
                     hosts[turn[0]].say(turn[1])
+                    if said_at_once % AT_ONCE == 0:
+                        await anyio.lowlevel.checkpoint()
                 if not script.is_over() and not await settled(operation.patience):
                     script.skip()
                 tell()

@@ -136,6 +136,9 @@ class RotatedFile:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         self._descriptor = os.open(self.path, flags, 0o600)
         self._size = os.fstat(self._descriptor).st_size
+        if self._size and _last_byte(self.path) != b"\n":
+            # A machine that lost its power left half a line, which would take the next one with it.
+            self._size += os.write(self._descriptor, b"\n")
 
     def _look_at_file(self) -> None:
         """Notice that somebody moved, deleted or shortened the file."""
@@ -185,6 +188,12 @@ def read(newest: Path, until: tuple[int, int] | None = None) -> Iterator[str]:
                 if (left := left - len(line)) < 0:
                     break
                 yield line.decode(errors="replace").removesuffix("\n")
+
+
+def _last_byte(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1)
 
 
 def _tail(path: Path, count: int) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.observer import Call, Message, Observers, Outcome
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.commands import Dropped, Opened, SessionKey, ToSession
@@ -189,12 +190,17 @@ class Traffic:
         self.tell()
 
     def _name(self, session: SessionKey) -> str:
-        given = self._around.host(session)[:_LONGEST_NAME]
-        name = "".join(sign if sign.isprintable() else "\ufffd" for sign in given)
+        name = name_shown(self._around.host(session))
         if not name:
             return NAMELESS  # it may say so yet
         self._hosts[session] = name
         return name
+
+
+def name_shown(given: str) -> str:
+    """Return how a host names itself as it is told: one line without values of secrets, and not too long."""
+    cut = masker.mask(given)[:_LONGEST_NAME]
+    return "".join(sign if sign.isprintable() else "\ufffd" for sign in cut)
 
 
 def passing(

@@ -17,7 +17,7 @@ import pytest
 
 from supervisord_mcp import audit as module
 from supervisord_mcp import rotated
-from supervisord_mcp.audit import LONGEST, Audit, arguments_of, line_of
+from supervisord_mcp.audit import DEEPEST, LONGEST, LONGEST_NAME, Audit, _Batch, arguments_of, line_of
 from supervisord_mcp.config.daemon import Audit as Settings
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.observer import Call, Event, Observers, Outcome
@@ -105,10 +105,54 @@ def test_long_arguments_are_left_out_and_have_a_digest() -> None:
     assert len(record["digest"]) == 64
 
 
-def test_arguments_that_are_nested_deeply_are_left_out_where_they_would_have_to_be_masked() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "recorded"),
+    [
+        ("[" * DEEPEST + "]" * DEEPEST, True),
+        ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), False),
+        ('{"a": ' * (DEEPEST + 1) + "1" + "}" * (DEEPEST + 1), False),
+        (json.dumps(["[" * 500, '\\"[[[' * 100]), True),
+        (json.dumps([[], {}] * 200), True),
+    ],
+)
+def test_arguments_are_recorded_up_to_a_depth(arguments: str, recorded: bool) -> None:
+    record = json.loads(line_of(call(request(arguments)), 1, 0.0, True))
+    assert record["digest"] == hashlib.sha256(arguments.encode()).hexdigest()
+    assert ("arguments" in record) is recorded
+
+
+def test_the_name_of_a_tool_is_recorded_up_to_a_length() -> None:
+    masker.learn(SECRET, "vault:x")
+    try:
+        named = call(request())
+        named.tool = json.dumps("n" * (LONGEST_NAME - 5) + SECRET + "n" * 1_000_000).encode()
+        line = line_of(named, 1, 0.0, True)
+    finally:
+        masker.clear()
+    assert json.loads(line)["tool"] == "n" * (LONGEST_NAME - 5) + "***nn"
+
+
+@bounded(LIMIT)
+async def test_what_is_written_while_calls_are_taken_is_not_forgotten(tmp_path: Path) -> None:
+    async with recording(tmp_path) as world:
+        audit = world.audit
+
+        class Long(bytes):
+            def __len__(self) -> int:
+                # The thread writes what waits while the loop adds up what it takes.
+                audit._write(_Batch([(call(b"x" * 50), 1)], False))
+                return super().__len__()
+
+        taken, before = call(Long(b"y" * 70)), audit._bytes_written
+        audit._take([taken])
+        assert audit._bytes_written - before == 50, "it was written meanwhile"
+        assert audit._bytes_taken == 70
+
+
+@pytest.mark.parametrize("arguments", ["[" * 600 + f'"{SECRET}"' + "]" * 600, f'["{SECRET}", 1e400]'])
+def test_arguments_that_cannot_be_masked_are_left_out(arguments: str) -> None:
     masker.learn(SECRET, "vault:mine")
-    deep = "[" * 600 + f'"{SECRET}"' + "]" * 600
-    line = line_of(call(request(deep)), None, 0.0, masked=True)
+    line = line_of(call(request(arguments)), None, 0.0, masked=True)
     assert SECRET.encode() not in line
     record = json.loads(line)
     assert "digest" in record

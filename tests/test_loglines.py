@@ -42,3 +42,16 @@ def test_a_repetition_is_the_line_before_it() -> None:
 def test_a_server_cannot_say_that_a_line_came_again() -> None:
     lines = [f"{stamp(1.0)} stderr x", f"{stamp(1.0)} stderr {repetition(4, 5.0)}"]
     assert [one.repeated for one in parse(lines, "git")] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "text", ["last line repeated 3 times since soonZ", f"last line repeated {'9' * 5000} times since {stamp(1.0)}"]
+)
+def test_what_only_looks_like_a_repetition_is_text(text: str) -> None:
+    _, second = parse([f"{stamp(2.0)} stderr x", f"{stamp(3.0)} smcp {text}"], "git")
+    assert (second.source, second.text, second.time, second.repeated, second.since) == ("smcp", text, 3.0, 0, 0.0)
+
+
+def test_a_number_that_no_session_has_is_none() -> None:
+    [found] = parse([f"{stamp(2.0)} smcp[session-{'9' * 5000}] x"], "git")
+    assert (found.session, found.text) == (0, "x")

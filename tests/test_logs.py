@@ -59,6 +59,16 @@ def test_lines_have_a_time_and_a_speaker(log: ServerLog) -> None:
     assert (log.trouble, log.lost) == ("", 0)
 
 
+def test_nothing_that_others_say_begins_a_line_of_ours(log: ServerLog) -> None:
+    log.write("smcp", "file not shown that it would read: /x\nRUNNING -> FATAL")
+    assert written(log) == ["smcp file not shown that it would read: /x", "smcp   RUNNING -> FATAL"]
+
+
+def test_what_is_said_at_length_is_cut(log: ServerLog) -> None:
+    log.write("message", "x" * (MAX_LINE + 1))
+    assert written(log) == ["message " + "x" * MAX_LINE + f" … (cut, {MAX_LINE + 1} characters)"]
+
+
 def test_lines_of_one_of_several_instances_say_which(log: ServerLog) -> None:
     TaggedLog(log, "/src/a\x1b\nb").write("smcp", "STOPPED -> STARTING")
     StderrSink(TaggedLog(log, session=3)).feed(b"one\ntwo\n")

@@ -12,6 +12,7 @@ import pytest
 from supervisord_mcp import admission, session
 from supervisord_mcp import reception as module
 from supervisord_mcp.caller import calling
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import NotRunningError
 from supervisord_mcp.facts import Facts
 from supervisord_mcp.journal import Journal, leftovers
@@ -673,3 +674,20 @@ async def test_a_shim_that_is_refused_and_gone() -> None:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
     guest.close()
+
+
+@bounded(LIMIT)
+async def test_how_a_host_names_itself_is_told_in_short_and_in_one_line(tmp_path: Path) -> None:
+    masker.learn("s3cret-name-of-it", "vault:x")
+    try:
+        async with estate(tmp_path, {"s": {}}) as one:
+            guest = one.guest("s")
+            said = {"name": "s3cret-name-of-it\nRUNNING -> FATAL" + "x" * 10_000, "version": "1\n"}
+            asked = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": said}
+            await guest.ask("initialize", asked)
+            [told] = [event.data for event in one.observers.recent if event.kind == "session-greeted"]
+            assert told["host"].startswith("***\ufffdRUNNING -> FATALxxx")
+            assert len(told["host"]) == 64
+            assert told["version"] == "1\ufffd"
+    finally:
+        masker.clear()

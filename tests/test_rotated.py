@@ -42,3 +42,14 @@ def test_its_end_is_known_and_survives_a_rotation(tmp_path: Path) -> None:
     assert file.position()[0] != inode == os.stat(numbered(file.path, 1)).st_ino
     assert file.last(9) == ["x" * 59, "y" * 59]
     file.close()
+
+
+def test_half_a_line_takes_no_other_one_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "one"
+    path.write_text("whole\nhal")
+    file = made(path)
+    for _ in range(2):
+        file.append([b"next\n"])
+        file.close()
+    assert path.read_text() == "whole\nhal\nnext\nnext\n"
+    assert file.position()[1] == path.stat().st_size == file._size

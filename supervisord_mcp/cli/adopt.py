@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -19,7 +19,15 @@ from supervisord_mcp.errors import SmcpError
 
 if TYPE_CHECKING:
     from supervisord_mcp.adoption.adopting import Imported, World
-    from supervisord_mcp.adoption.importing import Server
+    from supervisord_mcp.adoption.importing import Plan, Server
+    from supervisord_mcp.hosts.files import Reading
+
+
+class Trial(NamedTuple):
+    """That servers are tried before hosts are told to use them, and in which project the person is."""
+
+    project: Path | None
+
 
 Network = Annotated[
     str | None,
@@ -108,20 +116,44 @@ def adopt(
     failed = tell(imported) or bool(stuck)
     # Before a host can ask for one of the servers.
     reload_daemon()
-    working = plan.without(imported.failed)
-    if not untried:
-        broken = tried((server for server in working.servers if not disabled(server)), whose.project)
+    # Of the others it was told why.
+    readings = [one for one in gathered.readings if (one.file.host.key, one.file.path) not in stuck]
+    try:
+        written, missed = _hand_over(readings, plan, imported, where, None if untried else Trial(whose.project))
+    except KeyboardInterrupt:
+        # What no file of a host names would only be left over: nobody asked for it alone.
+        _take_back(plan.servers, imported, where)
+        console().print(
+            "interrupted: what was imported for files that are not adopted is removed again", soft_wrap=True
+        )
+        raise
+    if written:
+        console().print("restart the hosts, or let them reconnect; smcp release gives the files back", soft_wrap=True)
+    if failed or missed:
+        raise typer.Exit(1)
+
+
+def _hand_over(
+    readings: Iterable[Reading], plan: Plan, imported: Imported, where: World, trial: Trial | None
+) -> tuple[set[Path], bool]:
+    """Try the imported servers, and change the files that name them.
+
+    Return the files that changed, and whether something stays with its host that was to be taken over.
+    """
+    from supervisord_mcp.adoption import adopting
+
+    working, failed = plan.without(imported.failed), False
+    if trial is not None:
+        broken = tried((server for server in working.servers if not disabled(server)), trial.project)
         for name, error in broken.items():
             remedy = error.remedy if name not in imported.made else _without_retry(error.remedy)
             print_error(SmcpError(f"'{name}' stays with its host: {error.message}", remedy=remedy))
         if broken:
             _take_back([server for server in working.servers if server.name in broken], imported, where)
-        working, failed = working.without(broken), failed or bool(broken)
+        working, failed = working.without(broken), bool(broken)
     written: set[Path] = set()
-    for reading in gathered.readings:
+    for reading in readings:
         path = reading.file.path
-        if (reading.file.host.key, path) in stuck:
-            continue  # it was told why
         try:
             if adopting.adopt_file(reading, working, where, written):
                 written.add(path)
@@ -129,10 +161,7 @@ def adopt(
         except SmcpError as error:
             failed = True
             print_error(SmcpError(f"{path} stays as it is: {error.message}", remedy=error.remedy))
-    if written:
-        console().print("restart the hosts, or let them reconnect; smcp release gives the files back", soft_wrap=True)
-    if failed:
-        raise typer.Exit(1)
+    return written, failed
 
 
 def _without_retry(remedy: str) -> str:

@@ -149,7 +149,7 @@ COMMANDS: Final = (
         _SETUP,
         (
             "smcp add time -- uvx mcp-server-time",
-            "smcp add fetch --network host -- uvx mcp-server-fetch",
+            "smcp add fetch --network internet -- uvx mcp-server-fetch",
             "smcp add db --image registry.example.com/team/db-mcp:2",
             "smcp add files --mount '${project}:rw' -- npx -y @modelcontextprotocol/server-filesystem '${project}'",
         ),
@@ -172,7 +172,7 @@ COMMANDS: Final = (
         _HOSTS,
         (
             "smcp wrap -- npx -y @modelcontextprotocol/server-everything",
-            "smcp wrap --network host -- uvx mcp-server-fetch",
+            "smcp wrap --network internet -- uvx mcp-server-fetch",
         ),
     ),
 )

@@ -86,7 +86,7 @@ def _records() -> Iterator[tuple[str, _Record]]:
     for line in read(paths().audit_file):
         try:
             record = msgspec.json.decode(line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             continue
         if isinstance(record, dict):
             yield line, record

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from supervisord_mcp.cli.client import connected
-from supervisord_mcp.cli.output import console, print_json, printable
+from supervisord_mcp.cli.output import console, in_a_line, print_json
 from supervisord_mcp.cli.parameters import AsJson
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import EventRecord
@@ -40,7 +40,7 @@ def _line(event: EventRecord) -> str:
     data = " ".join(f"{key}={_value(value)}" for key, value in event.data.items() if value != event.instance)
     # What everything has comes first, in columns; which instance it is comes last, for only some events are of one.
     words = (when, f"{event.server or '-':{_SERVER_WIDTH}}", f"{event.kind:{_KIND_WIDTH}}", data, event.instance)
-    return printable("  ".join(word for word in words if word).rstrip())
+    return in_a_line("  ".join(word for word in words if word).rstrip())
 
 
 def _value(value: object) -> str:

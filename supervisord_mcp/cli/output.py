@@ -23,8 +23,8 @@ _GAP: Final = 2
 #: A last column narrower than this is not folded, the terminal breaks its lines.
 _LEAST_ROOM: Final = 24
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
-# C0 without tab and newline, DEL, C1, and the characters that reorder a line (bidi).
-_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# C0 without tab and newline, DEL, C1, what else ends a line, and the characters that reorder one (bidi).
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _STATES: Final = {
     "RUNNING": "green",
     "STARTING": "cyan",
@@ -47,17 +47,28 @@ def one_line(text: str) -> str:
     return printable(lines[0]) if lines else ""
 
 
+def in_a_line(text: str) -> str:
+    """Given text from anywhere, return all of it in one line, printable: none of it can pass for a line of ours."""
+    return " ".join(printable(text).split("\n"))
+
+
 def print_line(text: str) -> None:
     """Print text of a server: as it is where a program reads, printable on a terminal."""
     sys.stdout.write((printable(text) if sys.stdout.isatty() else text) + "\n")
 
 
 def print_json(raw: Raw | bytes, *, indent: int = 2) -> None:
-    """Print JSON as it came (numbers and duplicate keys untouched), indented, or on one line if ``indent`` is -1."""
+    """Print JSON as it came (numbers and duplicate keys untouched), indented, or on one line if ``indent`` is -1.
+
+    On a terminal, characters in texts that it would obey are written as JSON escapes: the same text.
+    """
     import msgspec
 
+    text = msgspec.json.format(bytes(raw), indent=indent)
+    if sys.stdout.isatty():
+        text = _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text.decode(errors="replace")).encode()
     sys.stdout.flush()
-    sys.stdout.buffer.write(msgspec.json.format(bytes(raw), indent=indent) + b"\n")
+    sys.stdout.buffer.write(text + b"\n")
     sys.stdout.buffer.flush()
 
 
@@ -68,13 +79,13 @@ def print_table(
     from rich.cells import cell_len
 
     screen = console()
-    shown = [[" ".join(printable(cell).splitlines()).expandtabs(1) for cell in row] for row in rows]
+    shown = [[in_a_line(cell).expandtabs(1) for cell in row] for row in rows]
     widths = [max(map(cell_len, cells)) + _GAP for cells in zip(columns, *shown, strict=True)]
     _print_row(screen, columns, widths, "bold")
     for row, below in zip(shown, notes or [()] * len(shown), strict=True):
         _print_row(screen, row, widths)
         for note in below:
-            screen.print(f"    {printable(note)}", soft_wrap=True)
+            screen.print(f"    {in_a_line(note)}", soft_wrap=True)
 
 
 def _print_row(screen: Console, row: Sequence[str], widths: Sequence[int], style: str = "") -> None:

@@ -62,6 +62,10 @@ def release(
             print_error(SmcpError(f"{one.file} stays as it is: {error.message}", remedy=remedy))
     if remove:
         _remove(done)
+    elif done:
+        console().print(
+            "the servers stay in smcp; smcp release --remove takes those away that no host uses", soft_wrap=True
+        )
     if failed:
         raise typer.Exit(1)
 

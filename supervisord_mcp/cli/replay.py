@@ -12,7 +12,7 @@ import typer
 
 from supervisord_mcp.cli.amounts import length
 from supervisord_mcp.cli.client import connected
-from supervisord_mcp.cli.output import console, count, print_json, printable
+from supervisord_mcp.cli.output import console, count, in_a_line, print_json
 from supervisord_mcp.cli.parameters import AsJson, Project, ServerName, project_root
 from supervisord_mcp.errors import SmcpError, UsageError
 from supervisord_mcp.protocol import control
@@ -85,7 +85,7 @@ def _lines(file: Path) -> Iterator[Line]:
             for number, text in enumerate(opened, 1):
                 try:
                     record = _records.decode(text)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     raise UsageError(f"{file}:{number}: not a record of smcp tap: {error}") from error
                 if record.cut:
                     remedy = "Record it with --save, which keeps them whole; one that was too long to pass cannot be."
@@ -101,7 +101,7 @@ def _show(told: Replayed) -> None:
     times = f"{length(told.before)} -> {length(told.now)}"
     screen = console()
     screen.print(f"{told.verdict:10}", style=_STYLES[told.verdict], end="  ")
-    screen.print(printable(f"#{told.session} {about} id={told.id}  {times}"), soft_wrap=True)
+    screen.print(in_a_line(f"#{told.session} {about} id={told.id}  {times}"), soft_wrap=True)
     for difference in told.differences:
         before, now = difference.before or "nothing", difference.now or "nothing"
-        screen.print(printable(f"    {difference.path}: {before} -> {now}"), soft_wrap=True)
+        screen.print(in_a_line(f"    {difference.path}: {before} -> {now}"), soft_wrap=True)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from supervisord_mcp.cli.amounts import length, size
 from supervisord_mcp.cli.client import connected
-from supervisord_mcp.cli.output import console, print_json, print_line, printable
+from supervisord_mcp.cli.output import console, in_a_line, print_json, print_line
 from supervisord_mcp.cli.parameters import AsJson, ServerName
 from supervisord_mcp.errors import SmcpError, UsageError
 from supervisord_mcp.protocol import control, jsonrpc
@@ -115,7 +115,7 @@ def _line(record: TapRecord) -> Text:
     words = [when, f"{who:16}", _ARROWS[record.direction], _what(record), size(record.size)]
     if record.seconds is not None:
         words.append(length(record.seconds))
-    text = Text(printable("  ".join(words)), "bold red" if record.kind == "error" else "bold")
+    text = Text(in_a_line("  ".join(words)), "bold red" if record.kind == "error" else "bold")
     return text.append("  " + _content(record), "not bold")
 
 
@@ -136,7 +136,7 @@ def _content(record: TapRecord) -> str:
     else:
         # Of a message that was understood and carries nothing everything is said.
         text = "" if members and record.kind in _CONTENT else record.line
-    whole = " ".join(printable(text).split("\n"))
+    whole = in_a_line(text)
     if len(whole) <= _SHOWN and not record.cut:
         return whole
     return f"{whole[:_SHOWN]}… ({size(record.size)})"

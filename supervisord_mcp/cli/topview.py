@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from supervisord_mcp.cli.amounts import length, number, percent, size, sparkline
-from supervisord_mcp.cli.output import printable
+from supervisord_mcp.cli.output import in_a_line, one_line
 from supervisord_mcp.protocol.usage import Figures, ProcessUsage, ServerUsage, UsageResult
 
 Verb = Literal["restart", "stop", "logs", "quit"]
@@ -118,7 +118,7 @@ class View:
         head, foot = _head(result, width), [self._foot(width)]
         if self.log is not None:
             room = height - 3
-            shown = [Text(_cut(printable(line), width)) for line in self.log[-room:]]
+            shown = [Text(_cut(in_a_line(line), width)) for line in self.log[-room:]]
             title = Text(_cut(f"log of {self.selected}", width), style="bold")
             return _filled([head, title, *shown], foot, height)
         name_width = min(max(width - _FIXED - 12, _NARROWEST_NAME), _WIDEST_NAME)
@@ -148,7 +148,7 @@ class View:
                 _cut(f"{self.asking.verb} {self.asking.server}? y: yes, any other key: no", width), style="bold"
             )
         if self.message:
-            return Text(_cut(printable(self.message), width), style="bold")
+            return Text(_cut(in_a_line(self.message), width), style="bold")
         keys = _LOG_KEYS if self.log is not None else _KEYS.format(sort=self.sort)
         return Text(_cut(keys, width), style="dim")
 
@@ -165,7 +165,7 @@ class View:
             (number(server.total.errors), "red" if server.total.errors else ""),
             (length(server.total.p95), ""),
         )
-        line = Text(set_cell_size(f"{mark}{printable(server.name)}", name_width))
+        line = Text(set_cell_size(f"{mark}{in_a_line(server.name)}", name_width))
         for (_, room, right), (cell, style) in zip(_COLUMNS, cells, strict=True):
             line.append(" ")
             line.append(_fitted(cell, room, right), style)
@@ -180,7 +180,7 @@ class View:
 
     def _details(self, server: ServerUsage, width: int) -> Iterator[Text]:
         if server.last_error:
-            yield Text(_cut(f"   last error: {printable(server.last_error.splitlines()[0])}", width), style="yellow")
+            yield Text(_cut(f"   last error: {one_line(server.last_error)}", width), style="yellow")
         if server.breaches:
             told = ", ".join(f"{name} {times} times" for name, times in sorted(server.breaches.items()))
             yield Text(_cut(f"   limits exceeded: {told}", width), style="yellow")
@@ -189,13 +189,13 @@ class View:
             yield Text(_cut(f"   saved by sharing: {saved}", width), style="dim")
         for instance in server.instances:
             if len(server.instances) > 1:
-                yield Text(_cut(f"   {printable(instance.key)} {instance.state}", width))
+                yield Text(_cut(f"   {in_a_line(instance.key)} {instance.state}", width))
             if instance.figures is not None:
                 yield Text(_cut(f"   {_used(instance.figures)}", width), style="dim")
                 for process in instance.figures.processes:
                     load = percent(self.loads.get(process.pid, 0.0))
                     text = f"   {process.pid:>8} {load:>6} {size(process.memory):>5} {process.threads:>3} thr"
-                    yield Text(_cut(f"{text} {process.files:>4} files  {printable(process.name)}", width))
+                    yield Text(_cut(f"{text} {process.files:>4} files  {in_a_line(process.name)}", width))
 
 
 def _weight(server: ServerUsage, sort: Sort) -> float:
@@ -231,7 +231,7 @@ def _head(result: UsageResult, width: int) -> Text:
     ]
     line = Text(_cut("   ".join(parts), width), style="bold")
     if result.problems:
-        line = Text(_cut(printable(f"problem: {result.problems[0]}"), width), style="bold yellow")
+        line = Text(_cut(in_a_line(f"problem: {result.problems[0]}"), width), style="bold yellow")
     return line
 
 

@@ -79,7 +79,7 @@ def _trust(record: Trust, path: Path | None, *, yes: bool) -> None:
         return
     for reading in readings:
         _show(record, reading)
-    confirm(f"Trust {count(len(readings), 'file')}?", yes=yes)
+    confirm(f"Trust {count(len(readings), 'file')}?", yes=yes, look="read above what they start")
     for reading in readings:
         record.add(reading.file.path, reading.content)
     _tell([reading.file.path for reading in readings], trusted=True)

@@ -40,7 +40,8 @@ def _kept(client: Client) -> int:
 def down() -> None:
     """Stop the daemon and all servers.
 
-    Ends all sessions orderly and waits until nothing is left; hosts do not bring this daemon back.
+    Ends all sessions orderly, so connected hosts lose their servers until they connect again, and waits until nothing
+    is left; hosts that are connected do not bring this daemon back.
     """
     with connected() as client:
         pid = client.ask_for(control.Version(), control.VersionResult).pid

@@ -11,7 +11,7 @@ import typer
 
 from supervisord_mcp.cli.amounts import length, number, percent, size
 from supervisord_mcp.cli.client import connected
-from supervisord_mcp.cli.output import console, count, print_json, print_table, printable, span
+from supervisord_mcp.cli.output import console, count, in_a_line, print_json, print_table, printable, span
 from supervisord_mcp.cli.parameters import AsJson, MaybeServerName
 from supervisord_mcp.errors import UsageError
 from supervisord_mcp.protocol import control
@@ -98,14 +98,14 @@ def _print(result: UsageResult, *, whole: bool, since: str | None) -> None:
         print_table(("HOST", *_CALLS[1:]), list(_named(server.hosts)))
         screen.print()
         for line in _about(server):
-            screen.print(printable(line), soft_wrap=True)
+            screen.print(in_a_line(line), soft_wrap=True)
     else:
         rows = [(server.name, *_call_row(server.total)) for server in result.servers]
         print_table(("SERVER", *_CALLS[1:]), rows)
     if since is not None:
         screen.print()
         for server in result.servers:
-            screen.print(printable(_past(server, since)), soft_wrap=True)
+            screen.print(in_a_line(_past(server, since)), soft_wrap=True)
     screen.print(f"saved by sharing: {saved_text(result.saved)} (estimated; smcp usage NAME says how)", soft_wrap=True)
 
 

@@ -27,19 +27,19 @@ class LockedError(SmcpError):
     """Somebody else keeps a lock for longer than anybody wants to wait."""
 
 
-def read_file(path: Path) -> bytes:
-    """Return the content of a regular file. Raise `OSError` with a text for a person otherwise."""
+def read_file(path: Path, largest: int = LARGEST) -> bytes:
+    """Return a regular file of at most so many bytes. Raise `OSError` with a text for a person otherwise."""
     # O_NONBLOCK: opening a FIFO must not wait for somebody to write into it.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         with open(fd, "rb", closefd=False) as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(largest + 1)
     finally:
         os.close(fd)
-    if len(data) > LARGEST:
-        raise OSError(errno.EFBIG, f"larger than {LARGEST >> 20} MiB")
+    if len(data) > largest:
+        raise OSError(errno.EFBIG, f"larger than {largest >> 20} MiB")
     return data
 
 

@@ -112,10 +112,13 @@ class Masker:
                 return data
 
     def mask_json(self, line: bytes) -> bytes:
-        """Return a line of JSON without values in its texts; the same object where there are none."""
+        """Return a line of JSON without values in its texts; the same object where there are none.
+
+        Raise `ValueError` where that cannot be JSON again, as with a number that is too large for a float.
+        """
         if not self.names(line):
             return line
-        return json.dumps(self.mask_data(json.loads(line)), ensure_ascii=False).encode() + b"\n"
+        return json.dumps(self.mask_data(json.loads(line)), ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
     def names(self, data: bytes | str) -> frozenset[str]:
         """Return the names of the values that are in a text, in whatever form."""

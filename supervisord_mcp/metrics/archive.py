@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from supervisord_mcp.config.files import keep_file
+from supervisord_mcp.config.files import keep_file, read_file
 from supervisord_mcp.metrics.ring import History
 from supervisord_mcp.metrics.sampler import Sampler
 
@@ -49,12 +49,10 @@ class Archive:
     def read(self) -> None:
         """Let the histories go on from what is in the file."""
         try:
-            if self._path.stat().st_size > _LARGEST:
-                raise ValueError(f"it is larger than {_LARGEST >> 20} MiB")
-            histories = _unpacked(self._path.read_bytes())
+            histories = _unpacked(read_file(self._path, _LARGEST))
         except FileNotFoundError:
             return
-        except (OSError, ValueError, zlib.error, msgspec.MsgspecError) as error:
+        except (OSError, ValueError, RecursionError, zlib.error, msgspec.MsgspecError) as error:
             _log.warning("cannot read what was used before, so it begins anew: %s: %s", self._path, error)
             return
         now = self._wall()

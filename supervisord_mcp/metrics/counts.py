@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.metrics.latency import BOUNDS
 from supervisord_mcp.observer import Call, Event, Outcome
 from supervisord_mcp.protocol import jsonrpc
@@ -119,7 +120,10 @@ class Counts:
             key = (call.server, call.host, call.method, call.tool)
             cell = known.get(key)
             if cell is None:
-                cell = known[key] = self._cell(call)
+                cell = self._cell(call)
+                # What a host makes up is kept nowhere as long as it made it.
+                if len(call.method) <= _LONGEST and len(call.tool) <= _LONGEST:
+                    known[key] = cell
             cell.calls += 1
             cell.asked += call.asked
             cell.told += call.told
@@ -172,9 +176,10 @@ class Counts:
 
     def _cell(self, call: Call) -> Cell:
         cells = self.tally(call.server).cells
-        host = _fitting(call.host, {cell.host for cell in cells}, MOST_HOSTS)
-        tool = (jsonrpc.string_of(call.tool) or "")[:_LONGEST]
-        method, what = call.method[:_LONGEST], {(cell.method, cell.tool) for cell in cells}
+        host = _fitting(masker.mask(call.host), {cell.host for cell in cells}, MOST_HOSTS)
+        # They are told and kept in a file, so nothing of them may be a secret that a host takes for a name.
+        tool = masker.mask(jsonrpc.string_of(call.tool) or "")[:_LONGEST]
+        method, what = masker.mask(call.method)[:_LONGEST], {(cell.method, cell.tool) for cell in cells}
         if (method, tool) not in what and len(what) >= MOST_TOOLS:
             method, tool = (method, OTHER) if method == "tools/call" else (OTHER, "")
         for cell in cells:

@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from supervisord_mcp.config.files import keep_file
+from supervisord_mcp.config.files import keep_file, read_file
 from supervisord_mcp.metrics.counts import Counts, Tally
 
 _log = logging.getLogger(__name__)
@@ -35,12 +35,10 @@ class Ledger:
     def read(self) -> None:
         """Let the counts go on from what is in the file."""
         try:
-            if self._path.stat().st_size > _LARGEST:
-                raise ValueError(f"it is larger than {_LARGEST >> 20} MiB")
-            self._counts.load(msgspec.json.decode(self._path.read_bytes(), type=_File).servers)
+            self._counts.load(msgspec.json.decode(read_file(self._path, _LARGEST), type=_File).servers)
         except FileNotFoundError:
             return
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+        except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             _log.warning("cannot read what was counted before, so it begins anew: %s: %s", self._path, error)
 
     def write(self) -> None:

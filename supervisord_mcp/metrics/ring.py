@@ -104,8 +104,14 @@ class Ring:
         return len(self._slots) + (self._newest is not None)
 
     def add(self, point: Point) -> None:
-        """Add a point; one of the past counts for the newest slot, as where a clock was set back."""
+        """Add a point; one of the past counts for the newest slot, as where a clock was set back.
+
+        Where it was set back by all that the ring spans, what is there is of a time that was never: it begins anew.
+        """
         newest = self._newest
+        if newest is not None and self._slot(newest.at) - self._slot(point.at) >= self.size:
+            self._slots, self._columns, self._next = array("q"), tuple(array(code) for _, code, _ in _COLUMNS), 0
+            newest = None
         if newest is None:
             self._newest = point
         elif self._slot(point.at) <= self._slot(newest.at):

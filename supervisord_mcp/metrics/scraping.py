@@ -11,6 +11,7 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -74,6 +75,11 @@ class ScrapeServer(ThreadingMixIn, WSGIServer):
         """Return whether there is a thread for one more."""
         return self._free.acquire(blocking=False)
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; who takes too long for it, however busily, is hung up on."""
+        self._loop.call_later(PATIENCE, _hang_up, request)
+        super().process_request(request, client_address)
+
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer, in a thread."""
         try:
@@ -93,12 +99,26 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Fetched(Collector):
-    def __init__(self, fetch: Callable[[], Snapshot]) -> None:
+    def __init__(self, fetch: Callable[[], Snapshot], names: frozenset[str] | None = None) -> None:
         self._fetch = fetch
+        self._names = names
 
     def collect(self) -> Iterable[Metric]:
-        """Return every metric as it is now."""
-        return families(self._fetch())
+        """Return every metric as it is now, or the samples that were asked for."""
+        for family in families(self._fetch()):
+            if self._names is not None:
+                family.samples = [sample for sample in family.samples if sample.name in self._names]
+            if self._names is None or family.samples:
+                yield family
+
+    def restricted_registry(self, names: Iterable[str]) -> _Fetched:
+        """Return only the samples with these names, as ``?name[]=`` asks for them."""
+        return _Fetched(self._fetch, frozenset(names))
+
+
+def _hang_up(request: socket.socket) -> None:
+    with suppress(OSError):  # it is over, as it should be
+        request.shutdown(socket.SHUT_RDWR)
 
 
 def _fetch(loop: asyncio.AbstractEventLoop, look: Callable[[], Awaitable[Snapshot]]) -> Snapshot:

@@ -23,6 +23,10 @@ from supervisord_mcp.protocol.jsonrpc import Message
 RENAMED: Final = frozenset({"requestState", "nextCursor", "taskId"})
 #: How many differences of one answer are told, and how many characters of each value.
 MOST_DIFFERENCES, LONGEST = 20, 200
+#: From this depth on values are told as they are, and not what differs in them.
+DEEPEST: Final = 64
+#: How many sessions a recording may have: all of them are there at the same time, beside those of real hosts.
+MOST_SESSIONS: Final = 64
 #: The id of a handshake that was not recorded.
 _GREETING: Final = b'"smcp-replay"'
 
@@ -55,6 +59,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not any(line.direction == "from-host" for line in self.lines):
             raise ValueError("it has nothing that a host said")
+        if (count := len({line.session for line in self.lines})) > MOST_SESSIONS:
+            raise ValueError(f"it has {count} sessions, at most {MOST_SESSIONS} are said again at once")
         if self.patience <= 0:
             raise ValueError("patience must be longer than nothing")
 
@@ -84,6 +90,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 class _Request:
     """A request of a host: when and how it was answered, then and now."""
 
+    number: int
     session: int
     identity: bytes
     method: str
@@ -131,6 +138,11 @@ class Script:
         self._met = 0
         self._skipping = False
         self._gone: set[int] = set()
+        #: Those of which it is known how they ended and that are not told yet: a long recording is not gone through for
+        #: every answer that comes.
+        self._news: list[_Request] = []
+        #: Those that were not answered then, the one that is waited for longest last.
+        self._patient: list[_Request] | None = None
         self._last = max((line.time for line in lines), default=0.0)
         counts: dict[tuple[int, str], int] = {}
         for line in _greeted(lines):
@@ -152,7 +164,7 @@ class Script:
             turn.question = self._asked_then.get((line.session, message.id))
             return
         tool = _tool(message)
-        request = _Request(line.session, message.id, message.method, tool, line.time)
+        request = _Request(len(self._requests), line.session, message.id, message.method, tool, line.time)
         request.reported = message.id != _GREETING
         turn.requests.append(request)
         self._requests.append(request)
@@ -190,7 +202,7 @@ class Script:
             if turn.session in self._gone or (self._skipping and not self._was_asked(turn)):
                 self._skipping = False
                 for request in turn.requests:
-                    request.given_up = True
+                    self._give_up(request)
                 self._next += 1
                 continue
             if not self._skipping and not (self._all_met(turn.answered) and self._was_asked(turn)):
@@ -207,16 +219,27 @@ class Script:
         """What has to come first does not come: go on without it."""
         self._skipping = self._next < len(self._turns)
         for request in self._answered[: self._turns[self._next].answered if self._skipping else None]:
-            request.given_up = request.given_up or request.now is None
+            self._give_up(request)
+
+    def _give_up(self, request: _Request) -> None:
+        if not request.settled:
+            request.given_up = True
+            self._news.append(request)
 
     def lasting(self, now: float) -> float:
-        """Return for how long to wait, in seconds, for answers that had not come either: as long as was recorded."""
-        waits = [
-            request.sent + self._last - request.asked - now
-            for request in self._requests
-            if request.then is None and request.sent is not None and not request.settled
-        ]
-        return max(waits, default=-1.0) + 1.0
+        """Return for how long to wait, in seconds, for answers that had not come either: as long as was recorded.
+
+        To be asked once everything was said.
+        """
+        if self._patient is None:
+            open_then = (one for one in self._requests if one.then is None and one.sent is not None)
+            self._patient = sorted(open_then, key=self._ends)
+        while self._patient and self._patient[-1].settled:
+            self._patient.pop()
+        return self._ends(self._patient[-1]) - now + 1.0 if self._patient else 0.0
+
+    def _ends(self, request: _Request) -> float:
+        return (request.sent or 0.0) + self._last - request.asked
 
     def _all_met(self, count: int) -> bool:
         while self._met < count and self._answered[self._met].settled:
@@ -250,6 +273,8 @@ class Script:
             if message.method is not None:
                 self._asked_now.setdefault((session, message.method), []).append(message.id)
             elif (request := self._open.pop((session, message.id), None)) is not None:
+                if not request.settled:
+                    self._news.append(request)
                 request.now, request.now_at = message, now
                 if request.then is not None:
                     self._rename(_content(request.then), _content(message))
@@ -258,35 +283,37 @@ class Script:
         """A session is over: nothing more is said or comes there."""
         self._gone.add(session)
         for request in self._requests:
-            if request.session == session and request.sent is not None and request.now is None:
-                request.given_up = True
+            if request.session == session and request.sent is not None:
+                self._give_up(request)
 
     def results(self, *, final: bool = False) -> Iterator[Replayed]:
         """Yield the requests of which it is known how they ended, each once; if ``final``, all that are left."""
-        for request in self._requests:
-            if request.reported and not request.told and (request.settled or final):
+        found, self._news = self._news, []
+        for request in self._requests if final else sorted(found, key=lambda one: one.number):
+            if request.reported and not request.told:
                 request.told = True
                 yield _replayed(request)
 
     def _rename(self, before: Any, now: Any) -> None:
-        match before, now:
-            case dict(), dict():
-                for key in [key for key in before if key in now]:
-                    was, becomes = before[key], now[key]
-                    if key in RENAMED and isinstance(was, str) and isinstance(becomes, str):
-                        if was and was != becomes:
+        # No call within a call: a server may nest an answer more deeply than calls may be.
+        left = [(before, now)]
+        while left:
+            match left.pop():
+                case dict() as then, dict() as this:
+                    for key in [key for key in then if key in this]:
+                        was, becomes = then[key], this[key]
+                        if not (key in RENAMED and isinstance(was, str) and isinstance(becomes, str)):
+                            left.append((was, becomes))
+                        elif was and was != becomes:
                             self._names[jsonrpc.text_of(was)] = jsonrpc.text_of(becomes)
-                    else:
-                        self._rename(was, becomes)
-            case list(), list():
-                for was, becomes in zip(before, now, strict=False):
-                    self._rename(was, becomes)
+                case list() as then, list() as this:
+                    left += zip(then, this, strict=False)
 
 
-def differences(before: Any, now: Any, path: str = "") -> Iterator[Difference]:
+def differences(before: Any, now: Any, path: str = "", depth: int = 0) -> Iterator[Difference]:
     """Yield where two JSON values differ; not where one has another name each time (`RENAMED`)."""
     match before, now:
-        case dict(), dict():
+        case dict(), dict() if depth < DEEPEST:
             for key in [*before, *(key for key in now if key not in before)]:
                 below = f"{path}.{key}" if path else str(key)
                 if key not in before:
@@ -294,10 +321,10 @@ def differences(before: Any, now: Any, path: str = "") -> Iterator[Difference]:
                 elif key not in now:
                     yield Difference(path=below, before=_shown(before[key]))
                 elif not (key in RENAMED and isinstance(before[key], str) and isinstance(now[key], str)):
-                    yield from differences(before[key], now[key], below)
-        case list(), list():
+                    yield from differences(before[key], now[key], below, depth + 1)
+        case list(), list() if depth < DEEPEST:
             for number, (was, becomes) in enumerate(zip(before, now, strict=False)):
-                yield from differences(was, becomes, f"{path}[{number}]")
+                yield from differences(was, becomes, f"{path}[{number}]", depth + 1)
             for number in range(len(now), len(before)):
                 yield Difference(path=f"{path}[{number}]", before=_shown(before[number]))
             for number in range(len(before), len(now)):

@@ -7,14 +7,17 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from supervisord_mcp.adoption import adopting
 from supervisord_mcp.cli import person, secret_values
 from supervisord_mcp.config.files import locked
 from supervisord_mcp.credentials.vault import NewKey, Vault
-from supervisord_mcp.errors import LaunchError
+from supervisord_mcp.errors import LaunchError, SmcpError
+from supervisord_mcp.hosts.files import Reading
 from supervisord_mcp.protocol import control
 from tests.adoption.machine import TIME, TOKEN, Machine
 from tests.cli.conftest import Smcp
@@ -101,6 +104,51 @@ def test_a_server_that_does_not_work_stays_with_its_host(smcp: Smcp, machine: Ma
     assert smcp("adopt", "--yes", "--untried").status == 0
     assert file.read_bytes() != before
     assert "keyed-A_TOKEN" in smcp("secret", "list").out
+
+
+def test_who_interrupts_a_trial_finds_all_as_before(
+    smcp: Smcp, machine: Machine, tools: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed = {**TIME, "env": {"A_TOKEN": TOKEN}}
+    cursor, claude = machine.cursor(time=TIME), machine.claude(keyed=keyed)
+    before = [file.read_bytes() for file in (cursor, claude)]
+
+    def interrupted(*_: object) -> dict[str, SmcpError]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("supervisord_mcp.cli.adopt.tried", interrupted)
+        ran = smcp("adopt", "--yes")
+    assert ran.status == 130
+    assert "interrupted: what was imported for files that are not adopted is removed again" in ran.out
+    assert [file.read_bytes() for file in (cursor, claude)] == before
+    assert (servers(machine), machine.records.imported()) == ({}, {})
+    assert "keyed" not in smcp("secret", "list").out
+    assert tools.asked[-1] == control.Reload()
+
+
+def test_who_interrupts_the_writing_keeps_what_an_adopted_file_names(
+    smcp: Smcp, machine: Machine, tools: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cursor = machine.cursor(time=TIME)
+    claude = machine.claude(other={**TIME, "args": ["other-time"]})
+    before = {file: file.read_bytes() for file in (cursor, claude)}
+    adopt_file, adopted = adopting.adopt_file, list[Path]()
+
+    def one_only(reading: Reading, *rest: Any) -> bool:
+        if adopted:
+            raise KeyboardInterrupt
+        adopted.append(reading.file.path)
+        return bool(adopt_file(reading, *rest))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(adopting, "adopt_file", one_only)
+        assert smcp("adopt", "--yes").status == 130
+    kept = "time" if adopted == [cursor] else "other"
+    assert set(servers(machine)) == {kept}
+    assert [file for file in before if file.read_bytes() != before[file]] == adopted
+    assert smcp("release", "--yes").status == 0
+    assert {file: file.read_bytes() for file in before} == before
 
 
 def test_what_was_there_before_stays_when_it_does_not_work(smcp: Smcp, machine: Machine, tools: FakeDaemon) -> None:

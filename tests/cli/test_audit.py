@@ -31,7 +31,7 @@ def recorded(home: Path) -> Path:
     directory = home / "state" / "audit"
     directory.mkdir(parents=True)
     older, newest = directory / "audit.jsonl.1", directory / "audit.jsonl"
-    older.write_text(f"{json.dumps(RECORDS[0])}\nno record\n[]\n")
+    older.write_text(f"{json.dumps(RECORDS[0])}\nno record\n[]\n{'[' * 100_000}\n")
     newest.write_text("".join(f"{json.dumps(one)}\n" for one in RECORDS[1:]))
     return newest
 

@@ -34,6 +34,10 @@ def test_no(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
 
 def test_nobody_is_asked_who_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    with pytest.raises(UsageError, match="nobody can be asked"):
+    with pytest.raises(UsageError, match="nobody can be asked") as raised:
         confirm("Adopt?", yes=False)
+    assert raised.value.remedy == "look with --dry-run, then give --yes"
+    with pytest.raises(UsageError) as raised:
+        confirm("Trust?", yes=False, look="read above what they start")
+    assert raised.value.remedy == "read above what they start, then give --yes"
     confirm("Adopt?", yes=True)

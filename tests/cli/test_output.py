@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+
 import pytest
 
 from supervisord_mcp.cli import output
@@ -18,6 +21,7 @@ from supervisord_mcp.errors import SmcpError
         ("over\rwrite", "over\\x0dwrite"),
         ("c1 \x9b31m", "c1 \\x9b31m"),
         ("\u202eflow", "\\u202eflow"),
+        ("one\u2028two", "one\\u2028two"),
         ("ümläut ✓", "ümläut ✓"),
     ],
 )
@@ -28,6 +32,22 @@ def test_printable(text: str, shown: str) -> None:
 @pytest.mark.parametrize(("text", "shown"), [("", ""), ("\n a\nb", "a"), ("x\x1b[K", "x\\x1b[K")])
 def test_one_line(text: str, shown: str) -> None:
     assert output.one_line(text) == shown
+
+
+def test_all_of_it_in_a_line() -> None:
+    assert output.in_a_line("a\nb\x1b[K\u2029c") == "a b\\x1b[K\\u2029c"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_json_commands_no_terminal(
+    terminal: bool, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+    said = {"a": "\x9b2J\x7f\u202e\u2028 ü \x1b"}
+    output.print_json(json.dumps(said, ensure_ascii=False).encode(), indent=-1)
+    shown = capsysbinary.readouterr().out
+    assert json.loads(shown) == said, "it is the same text"
+    assert (shown == b'{"a":"\\u009b2J\\u007f\\u202e\\u2028 \xc3\xbc \\u001b"}\n') is terminal
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ def test_every_byte_comes_back(smcp: Smcp, machine: Machine) -> None:
     assert file.read_bytes() != before
     ran = smcp("release", "--yes")
     assert (ran.status, ran.err) == (0, "")
+    assert ran.out.endswith("the servers stay in smcp; smcp release --remove takes those away that no host uses\n")
     assert file.read_bytes() == before
     assert list(tomllib.loads(machine.paths.config_file.read_text())["servers"]) == ["time"]
 

@@ -30,7 +30,10 @@ OTHER = Replayed(
     method="tools/list",
     id="2",
     verdict="different",
-    differences=(Difference(path="result.a", before='"x\x1b[2J"', now='"y"'), Difference(path="result.b", now="1")),
+    differences=(
+        Difference(path="result.a", before='"x\x1b[2J"', now='"y"'),
+        Difference(path="result.b\nsame", now="1"),
+    ),
     before=1.0,
     now=1.0,
 )
@@ -50,7 +53,7 @@ def test_the_answers_are_compared(smcp: Smcp, daemon: FakeDaemon, file: Path) ->
         "same        #3 tools/call echo id=1  500ms -> 1.2ms",
         "different   #3 tools/list id=2  1.0s -> 1.0s",
         '    result.a: "x\\x1b[2J" -> "y"',
-        "    result.b: nothing -> 1",
+        "    result.b same: nothing -> 1",
         "unanswered  #3 ping id=9  - -> -",
         "3 requests: 1 the same answer, 1 another answer, 1 no answer again",
     ]
@@ -85,6 +88,7 @@ def test_what_the_daemon_refuses(smcp: Smcp, daemon: FakeDaemon, file: Path) -> 
         ("", "error[usage]: {} has nothing that a host said"),
         ('{"time":1,"direction":"to-server"}\n', "error[usage]: {} has nothing that a host said"),
         ('{"time":1,"direction":"from-host"}\nx\n', "error[usage]: {}:2: not a record of smcp tap: JSON is malformed"),
+        ('{"x":' + "[" * 100_000, "error[usage]: {}:1: not a record of smcp tap: maximum recursion depth"),
         ('{"time":1,"direction":"up"}\n', "error[usage]: {}:1: not a record of smcp tap: Invalid enum value"),
         ('{"time":1,"direction":"from-host","cut":true}', "error[usage]: {}:1: only the beginning of a message"),
     ],

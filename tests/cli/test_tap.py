@@ -72,6 +72,16 @@ def test_long_ones_are_cut(smcp: Smcp, daemon: FakeDaemon) -> None:
     assert len(shown) < 400
 
 
+def test_no_name_makes_a_line_of_its_own(smcp: Smcp, daemon: FakeDaemon) -> None:
+    odd = "x\n00:00:00.000Z  cursor#1  →  tools/call harmless"
+    told = TapRecord(
+        time=0.0, direction="from-host", session=1, host=odd, kind="request", method=odd, tool=odd, line=odd
+    )
+    daemon.answers[Tap] = Stream([told])
+    [shown] = clean_lines(smcp("tap", "git").out)
+    assert shown.count("harmless") == 4
+
+
 def test_only_the_messages(smcp: Smcp, tapped: FakeDaemon) -> None:
     assert smcp("tap", "git", "--raw").out.splitlines()[:2] == [CALL, TOLD]
     assert tapped.asked == [Tap(name="git", most=None)]

@@ -81,6 +81,16 @@ NODE_LATER = msgspec.structs.replace(
 )
 
 
+def test_a_process_is_one_line_whatever_it_calls_itself() -> None:
+    named = msgspec.structs.replace(BUSY.processes[0], name="a\nb")
+    figures = msgspec.structs.replace(RESULT.servers[0].figures, processes=(named,))
+    instance = msgspec.structs.replace(RESULT.servers[0].instances[0], figures=figures)
+    one = msgspec.structs.replace(RESULT.servers[0], instances=(instance,))
+    lines = shown(View(expanded={one.name}), msgspec.structs.replace(RESULT, servers=(one,)))
+    assert not any("\n" in line for line in lines)
+    assert any(line.endswith("a b") for line in lines)
+
+
 def test_servers_with_several_instances_name_them() -> None:
     two = (INSTANCE, InstanceUsage(key="git/def", state="STOPPED"))
     result = msgspec.structs.replace(RESULT, servers=(msgspec.structs.replace(GIT, instances=two),))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.metrics.counts import MOST_HOSTS, MOST_TOOLS, OTHER, Cell, Counts, Tally, beyond
 from supervisord_mcp.observer import Call, Event, Outcome
 
@@ -159,3 +160,20 @@ def test_what_was_counted_since_then(counts: Counts) -> None:
     assert (more.cpu, more.starts, more.memory, more.breaches) == (1.5, 1, 78, {"cpu": 0, "memory": 4})
     assert tally.cells[0].calls == 3, "what is counted stays"
     assert beyond(Tally([Cell("h", "m", "t", 1)], since=9.0), before).cells[0].calls == 1, "it began anew"
+
+
+def test_a_name_of_any_length_is_held_nowhere(counts: Counts) -> None:
+    for number in range(3):
+        counts.calls([call(tool=f"{number}" + "n" * 100_000)])
+    assert counts.tallies["s"].cells[0].tool == "0" + "n" * 127
+    assert sum(len(part) for key in counts._cells for part in key) == 0
+
+
+def test_a_secret_that_is_taken_for_a_name_is_not_counted_by_it(counts: Counts) -> None:
+    masker.learn("s3cret-name-of-it", "vault:x")
+    try:
+        counts.calls([call(host="s3cret-name-of-it", tool="get s3cret-name-of-it")] * 2)
+    finally:
+        masker.clear()
+    [cell] = counts.tallies["s"].cells
+    assert (cell.host, cell.tool, cell.calls) == ("***", "get ***", 2)

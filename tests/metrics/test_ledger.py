@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -36,7 +38,9 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert file.stat().st_ino == before, "nothing changed, so nothing is written"
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"servers": {"s": 3}}', b"\xff", b"x" * (33 << 20)])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"servers": {"s": 3}}', b"\xff", b"x" * (33 << 20), b'{"x":' + b"[" * 200_000]
+)
 def test_a_file_that_is_none_begins_anew(tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "counts.json"
     file.write_bytes(content)
@@ -44,6 +48,17 @@ def test_a_file_that_is_none_begins_anew(tmp_path: Path, content: bytes, caplog:
     with caplog.at_level(logging.WARNING):
         Ledger(file, empty).read()
     assert empty.tallies == {}
+    assert str(file) in caplog.text
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "counts.json"
+    make(file)
+    with caplog.at_level(logging.WARNING):
+        Ledger(file, Counts(time.time)).read()
     assert str(file) in caplog.text
 
 

@@ -34,6 +34,8 @@ def model(added: Iterable[Point], size: int) -> dict[int, Point]:
     """Return what a ring should hold, by slot, without any bound on memory."""
     slots: dict[int, Point] = {}
     for point in added:
+        if slots and max(slots) - int(point.at // STEP) >= size:
+            slots = {}  # the clock was set back by more than is held
         slot = max([int(point.at // STEP), *slots])
         slots[slot] = slots[slot].joined(point) if slot in slots else point
     newest = max(slots, default=0)
@@ -67,6 +69,13 @@ def test_what_is_older_is_left_out(added: list[Point], since: float) -> None:
     for point in added:
         ring.add(point)
     assert list(ring.since(since)) == [point for point in ring.since(0.0) if point.at + STEP > since]
+
+
+def test_a_clock_that_was_far_ahead_for_a_moment_does_not_stop_a_ring() -> None:
+    ring = Ring(STEP, 4)
+    for at in (5.0, 10.0, 1e9, 15.0, 20.0, 25.0, 30.0, 35.0):
+        ring.add(Point(at, cpu=1.0))
+    assert [(point.at, point.cpu) for point in ring.since(0.0)] == [(at, 1.0) for at in (20.0, 25.0, 30.0, 35.0)]
 
 
 def test_nothing_grows_beyond_its_column() -> None:

@@ -8,7 +8,7 @@ import http.client
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -46,12 +46,12 @@ async def served(
         server.close()
 
 
-async def fetched(port: int, **headers: str) -> tuple[int, str]:
+async def fetched(port: int, query: str = "", **headers: str) -> tuple[int, str]:
     """Fetch the metrics, and return the status and the text."""
 
     def fetch() -> tuple[int, str]:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-        connection.request("GET", "/metrics", headers=headers)
+        connection.request("GET", f"/metrics{query}", headers=headers)
         answer = connection.getresponse()
         text = answer.read().decode()
         connection.close()
@@ -120,6 +120,34 @@ async def test_only_so_many_are_served_at_once() -> None:
         while threading.active_count() > 1 and any("process_request" in one.name for one in threading.enumerate()):
             await asyncio.sleep(0.01)
         assert (await fetched(address[1]))[0] == 200
+
+
+@bounded(LIMIT)
+async def test_who_never_ends_to_ask_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scraping, "PATIENCE", 0.2)
+    made = listening(socket.AF_INET, ("127.0.0.1", 0))
+    async with served(made):
+        reader, writer = await asyncio.open_connection(*made.getsockname())
+        writer.write(b"GET /metrics HTTP/1.0\r\nX: ")
+        with suppress(ConnectionError):
+            while not reader.at_eof():
+                writer.write(b"x")
+                await writer.drain()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(1), 0.02)
+        writer.close()
+        assert (await fetched(made.getsockname()[1]))[0] == 200, "and it serves on"
+
+
+@bounded(LIMIT)
+async def test_some_metrics_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    made = listening(socket.AF_INET, ("127.0.0.1", 0))
+    port = made.getsockname()[1]
+    async with served(made):
+        status, text = await fetched(port, "?name[]=smcp_daemon_threads&name[]=none")
+        assert (status, [line for line in text.splitlines() if line[0] != "#"]) == (200, ["smcp_daemon_threads 0.0"])
+        assert await fetched(port, "?name[]=none") == (200, "")
+    assert capfd.readouterr().err == ""
 
 
 @bounded(LIMIT)

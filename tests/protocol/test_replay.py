@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from supervisord_mcp.protocol.replay import (
+    DEEPEST,
     LONGEST,
     MOST_DIFFERENCES,
+    MOST_SESSIONS,
     Difference,
     Line,
     Replay,
@@ -105,6 +107,33 @@ def test_what_does_not_come_is_given_up() -> None:
     assert play.script.is_over()
     assert play.results() == [("0", "same"), ("1", "missing"), ("2", "missing")]
     assert play.script.lasting(play.now) == 0.0
+    play.hear(id=1, result={})
+    assert play.results() == [], "it is too late, and told already"
+
+
+def test_who_was_not_answered_either_is_waited_for_as_long() -> None:
+    play = Played(*OPENING, call(1, 1.0), call(2, 3.0), told(1, 5.0, method="n"))
+    play.opened()
+    play.turns()
+    assert play.script.lasting(play.now) == 5.0 - 1.0 + 1.0
+    play.hear(id=1, result={})
+    assert play.script.lasting(play.now) == 5.0 - 3.0 + 1.0 - 1.0
+    play.hear(id=2, result={})
+    assert play.script.lasting(play.now) == 0.0
+    assert play.results() == [("0", "same"), ("1", "new"), ("2", "new")]
+
+
+def test_what_is_nested_deeply_is_told_from_a_depth_on_as_it_is() -> None:
+    def nested(value: int) -> Any:
+        found: Any = [value, 7]
+        for _ in range(DEEPEST + 50):
+            found = [found]
+        return found
+
+    [found] = differences(nested(1), nested(2))
+    assert found.path == "[0]" * DEEPEST
+    assert found.before == json.dumps(nested(1)[0], separators=(",", ":"))[DEEPEST - 1 : 1 - DEEPEST]
+    assert list(differences(nested(1), nested(1))) == []
 
 
 def test_a_session_that_ends_takes_its_requests_with_it() -> None:
@@ -299,3 +328,12 @@ def test_what_cannot_be_replayed(lines: tuple[Line, ...], patience: float, text:
     with pytest.raises(ValueError, match=text):
         Replay(name="s", lines=lines, patience=patience)
     assert Replay(name="s", lines=OPENING).patience > 0
+
+
+def test_a_recording_of_very_many_sessions_is_refused() -> None:
+    lines = tuple(
+        Line(time=0.0, session=number, direction="from-host", line="{}") for number in range(MOST_SESSIONS + 1)
+    )
+    with pytest.raises(ValueError, match=f"it has {MOST_SESSIONS + 1} sessions"):
+        Replay(name="s", lines=lines)
+    assert len(Replay(name="s", lines=lines[1:]).lines) == MOST_SESSIONS

@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-_INSTALL = "Install Docker or Podman (Debian: apt install docker.io, or podman), or set DOCKER_HOST, or `engine`."
+_INSTALL = (
+    "Install Docker (Debian: apt install docker.io), or set DOCKER_HOST, or `engine`.\n"
+    "Podman has to listen: systemctl --user enable --now podman.socket"
+)
 _SCHEMES = ("unix", "tcp", "ssh", "http", "https")
 _REACH_SECONDS = 2.0
 
