@@ -159,6 +159,9 @@ class Volumes:
             with anyio.CancelScope(shield=True):
                 await _remove(base.engine, volume, patient=True)
             raise
+        finally:
+            # What held its network is not kept for the next start: the server may well reach nothing.
+            around.runtime.rest()
         if left := answer.get("left"):
             around.progress(f"scripts of {', '.join(left)} were not run; name them in install.scripts to allow it")
         now = self._clock()

@@ -361,7 +361,10 @@ class Daemon:
                 if status:
                     problems.append(f"the daemon ended with status {status}")
             if probe.find(self.marks):
+                # One that a shim started: it answers at once, and then takes as long as its servers.
+                pid = await self.pid()
                 await self.control("down", timeout=10.0)
+                await self.ended(pid)
         except (AssertionError, OSError, EOFError, TimeoutError) as error:
             problems.append(f"the daemon cannot be stopped: {error!r}")
         try:

@@ -17,6 +17,7 @@ from supervisord_mcp.runtimes.accounting import Gauge, TreeMeter
 from supervisord_mcp.runtimes.base import Child, ExitStatus
 from supervisord_mcp.runtimes.child import Companion, Gatekeeper
 from supervisord_mcp.runtimes.container.engine import Engine, EngineError
+from supervisord_mcp.runtimes.container.starting import discard
 from supervisord_mcp.runtimes.container.stats import StatsMeter
 from supervisord_mcp.runtimes.container.watch import Ending, Watch, Watched
 from supervisord_mcp.runtimes.reading import Meter
@@ -156,7 +157,7 @@ class ContainerChild(Child):
             await self._watched.removed.wait()
             return
         with contextlib.suppress(EngineError):
-            await self._engine.call(lambda client: client.remove_container(self._running.name, force=True))
+            await self._engine.call(lambda client: discard(client, self._running.name))
 
     def _send(self, *numbers: int) -> None:
         """Send signals, in the order in which this is called; through the engine where the kernel refuses."""
@@ -177,7 +178,7 @@ class ContainerChild(Child):
 
         async def remove() -> None:
             with contextlib.suppress(EngineError):
-                await self._engine.call(lambda client: client.remove_container(self._running.name, force=True))
+                await self._engine.call(lambda client: discard(client, self._running.name))
 
         if not self.exited:
             self._later(remove)

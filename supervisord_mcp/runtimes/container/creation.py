@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal as signals
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +26,6 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MIB, _PAGE = 1 << 20, 4096
 #: Where the files with secrets are in a container; the gate makes the directory, on a tmpfs.
 SECRETS = "/run/smcp/secrets"
-_ROOT = frozenset({"", "0", "root"})
 #: What runs beside the server: the init of the engine.
 _COMPANIONS = 1
 #: Where nothing of the machine may be shown: it would hide what a container is made of, or what belongs to us.
@@ -59,6 +59,7 @@ class Image:
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     stop_signal: str = ""
+    volumes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Image:
@@ -72,6 +73,7 @@ class Image:
             entrypoint=_words(config.get("Entrypoint")),
             command=_words(config.get("Cmd")),
             stop_signal=str(config.get("StopSignal") or ""),
+            volumes=tuple(sorted({os.path.normpath(path) for path in config.get("Volumes") or ()})),
         )
 
 
@@ -135,12 +137,33 @@ def user_of(spec: LaunchSpec, image: Image, facts: Facts, fallback: tuple[int, i
     container = container_of(spec)
     if container.user:
         return container.user
-    if image.user.partition(":")[0] not in _ROOT:
+    if not _is_root(image.user.partition(":")[0]):
         return image.user
     writes = any(mount.access == "rw" for mount in spec.mounts)
     if facts.rootless and not facts.podman and writes:
         return "0:0"
     return f"{fallback[0]}:{fallback[1]}"
+
+
+def _is_root(user: str) -> bool:
+    return user in ("", "root") or (user.lstrip("+-").isdigit() and int(user) == 0)
+
+
+def may_be_root(spec: LaunchSpec, setting: Setting) -> bool:
+    """Return whether a server may be root in its container: its entry says who it is, or `user_of` decided so."""
+    return bool(container_of(spec).user) or _is_root(setting.user.partition(":")[0])
+
+
+def stop_number(image: Image) -> int:
+    """Return the number of the signal that an image wants to be stopped by; engines take it in several ways."""
+    name = image.stop_signal.upper().removeprefix("SIG") or "TERM"
+    if name.isascii() and name.isdigit():
+        return int(name)
+    base, plus, more = name.partition("+")
+    found = signals.Signals.__members__.get(f"SIG{base}")
+    if found is None:
+        return signals.SIGTERM
+    return found + int(more) if plus and more.isascii() and more.isdigit() else found
 
 
 def body(spec: LaunchSpec, image: Image, facts: Facts, setting: Setting) -> dict[str, Any]:
@@ -161,17 +184,18 @@ def body(spec: LaunchSpec, image: Image, facts: Facts, setting: Setting) -> dict
     }
     if setting.command:
         # The loader of the machine acts upon these, and knows nothing of the libraries of the image.
-        own = ("LD_PRELOAD=", "LD_LIBRARY_PATH=", f"{MARKER_VARIABLE}={spec.marker}")
+        own = ("LD_PRELOAD=", "LD_LIBRARY_PATH=", "LD_AUDIT=", "LD_DEBUG=", f"{MARKER_VARIABLE}={spec.marker}")
         told |= {"Entrypoint": list(setting.command), "Cmd": [], "Env": list(own), "WorkingDir": "/"}
     else:
         argv = argv_of(spec, image)
         env = [f"{name}={value}" for name, value in environment_of(spec, image).items()]
         told |= {"Entrypoint": [argv[0]], "Cmd": list(argv[1:]), "Env": env}
         told |= {"WorkingDir": spec.cwd or image.directory or "/"}
-    return {**told, "HostConfig": _host(spec, container, facts, setting)}
+    return {**told, "HostConfig": _host(spec, image, facts, setting)}
 
 
-def _host(spec: LaunchSpec, container: Container, facts: Facts, setting: Setting) -> dict[str, Any]:
+def _host(spec: LaunchSpec, image: Image, facts: Facts, setting: Setting) -> dict[str, Any]:
+    container = container_of(spec)
     privileged = "privileged" in container.allow
     host: dict[str, Any] = {
         "AutoRemove": True,
@@ -189,6 +213,7 @@ def _host(spec: LaunchSpec, container: Container, facts: Facts, setting: Setting
         "Mounts": list(_mounts(spec, container, facts, setting)),
         "Tmpfs": dict(_places(spec, "" if facts.podman else setting.user)),
     }
+    _declare(host, spec, image, setting)
     if facts.selinux and setting.command:
         # It would keep the gate from the daemon, and the server from files of the person, whose labels are not ours to
         # change: they would be those of containers for everybody from then on.
@@ -245,6 +270,28 @@ def _places(spec: LaunchSpec, user: str) -> Iterator[tuple[str, str]]:
         yield os.path.dirname(SECRETS), f"rw,nosuid,nodev,noexec,mode=1777,size={_MIB + needed}"
 
 
+def _declare(host: dict[str, Any], spec: LaunchSpec, image: Image, setting: Setting) -> None:
+    """Decide what is at the places for which an image declares volumes.
+
+    An engine would make volumes there on its disk, of any size. What is written is in memory instead, as at the other
+    private places. Only where the program itself is, or where it works, the engine makes a volume of what the image has
+    there, which it removes with the container; it makes none that is read-only.
+    """
+    taken = {os.path.normpath(mount["Target"]) for mount in host["Mounts"]} | host["Tmpfs"].keys()
+    used = (*argv_of(spec, image), spec.cwd or image.directory)
+    options = host["Tmpfs"][HOME] if setting.user else host["Tmpfs"]["/tmp"]
+    for path in image.volumes:
+        if path == "/" or any(_is_inside(path, place) for place in (*_CLOSED, os.path.dirname(SECRETS))):
+            raise LaunchError(
+                f"server {spec.name}: its image declares a volume at {path}, which would hide what starts the server",
+                remedy="Use another image; no server needs a volume there.",
+                retryable=False,
+            )
+        needed = any(_is_inside(os.path.normpath(word), path) for word in used if word.startswith("/"))
+        if path not in taken and not needed:
+            host["Tmpfs"][path] = options
+
+
 def with_secret_variables(spec: LaunchSpec) -> LaunchSpec:
     """Return what is launched, with the variables that say where its secrets are in the container."""
     paths = tuple((variable, f"{SECRETS}/{variable}") for variable, _ in spec.secrets.values)
@@ -272,6 +319,12 @@ def check_mount(spec: LaunchSpec, mount: Mount, facts: Facts) -> None:
     """Raise `LaunchError` for a mount that a container must not have, or cannot."""
     target = os.path.normpath(mount.target or mount.path)
     what = f"server {spec.name}: mount of {mount.path}" + ("" if target == mount.path else f" at {target}")
+    if any(0xDC80 <= ord(letter) <= 0xDCFF for letter in mount.path + target):
+        raise LaunchError(
+            f"server {spec.name}: mount of {os.fsencode(mount.path)!r}: engines take no path that is not UTF-8",
+            remedy="Rename it, or mount a directory above it.",
+            retryable=False,
+        )
     if not facts.local:
         raise LaunchError(
             f"{what}: the engine is on another machine ({facts.name}), which does not have this path",
@@ -287,7 +340,7 @@ def check_mount(spec: LaunchSpec, mount: Mount, facts: Facts) -> None:
             f"{what}: it would hide a private place of the server", remedy="Name directories below it.", retryable=False
         )
     if "engine-socket" not in (spec.container or Container("")).allow:
-        for place in ENGINE_SOCKETS:
+        for place in filter(None, (*ENGINE_SOCKETS, *_own_sockets(), facts.socket)):
             if _is_inside(os.path.realpath(place), os.path.realpath(mount.path)):
                 raise LaunchError(
                     f"{what}: with {place} the server would be root on this machine",
@@ -329,6 +382,17 @@ def _words(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return ("/bin/sh", "-c", value)
     return tuple(map(str, value)) if isinstance(value, (list, tuple)) else ()
+
+
+def _own_sockets() -> tuple[str, ...]:
+    """Return where engines without rights of their own listen: with one a server would be whoever runs the daemon."""
+    place = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    return (f"{place}/docker.sock", f"{place}/podman/podman.sock")
+
+
+def is_ours(name: str) -> bool:
+    """Return whether a container has a name of `name_of`, as engines tell it."""
+    return name.removeprefix("/").startswith(_PREFIX)
 
 
 def name_of(server: str, token: str) -> str:

@@ -65,7 +65,8 @@ class Facts:
     """What an engine says of itself, as far as it matters here.
 
     ``local`` is whether it shares files, sockets and processes with the daemon. ``controllers`` are the limits that it
-    can keep, ``security`` its options (selinux, rootless, userns). ``cgroup`` is the version of control groups.
+    can keep, ``security`` its options (selinux, rootless, userns). ``cgroup`` is the version of control groups,
+    ``socket`` the path where it listens, if it does on this machine.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Facts:
     runtimes: tuple[str, ...]
     podman: bool
     architecture: str
+    socket: str = ""
 
 
 class Engine:
@@ -133,6 +135,14 @@ class Engine:
             said = "" if bridge is None else bridge.last_words()
             self.close()
             raise failure(error, self.place(), said) from error
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # The library and we take for granted what an answer looks like; it is no bug where something else answers.
+            _log.debug("%s answers what no engine does", self.shown, exc_info=error)
+            self.close()
+            place = self.place()
+            raise EngineError(
+                f"what answers at {place.url} is no container engine ({place.origin}): {error!r}", remedy=place.remedy
+            ) from error
 
     def client(self) -> docker.APIClient:
         """Return the client. Blocks. Raise as `do`, in the words of the library."""
@@ -338,4 +348,5 @@ def _facts(info: Mapping[str, Any], version: Mapping[str, Any], place: Place) ->
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
         podman=podman,
         architecture=_MACHINES.get(machine, machine),
+        socket=place.path or "",
     )

@@ -80,7 +80,7 @@ class Entrance:
     def __init__(self, within: Path) -> None:
         """Make the directory. Raise `LaunchError` where that fails."""
         self.directory = within / secrets.token_hex(8)
-        self.pid = 0
+        self.pid, self.uid = 0, -1
         self._link: socket.socket | None = None
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
@@ -112,14 +112,15 @@ class Entrance:
         return str(path), f"{PLACE}/{name}"
 
     async def met(self) -> None:
-        """Wait for the gate; ``pid`` is its process then, 0 where it is one of another machine."""
+        """Wait for the gate; ``pid`` is its process then, 0 where it is one of another machine, ``uid`` its user."""
         loop = asyncio.get_running_loop()
         link, _ = await loop.sock_accept(self._listener)
         self._link = link
         link.setblocking(False)
         self._listener.close()
         (self.directory / os.path.basename(gate.SOCKET)).unlink(missing_ok=True)
-        self.pid = _CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
+        told = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.pid, self.uid, _ = _CREDENTIALS.unpack(told)
         if (await self._receive())[0] != b"hello":
             raise _broken()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal as signals
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from supervisord_mcp.runtimes.watcher import Bounds
 
 SETUP_SECONDS = 60.0
 _OTHER_ID = 1000
+_OTHER_USER = f'Name one in the entry: container = {{ user = "{_OTHER_ID}:{_OTHER_ID}" }}'
 
 
 def available(facts: Facts) -> Available:
@@ -119,12 +119,20 @@ class Launching:
         """Whether the entry wants a container that is none."""
         return "privileged" in creation.container_of(self.spec).allow
 
+    def check_user(self, setting: Setting, uid: int) -> None:
+        """Given as whom its gate came, raise `LaunchError` for a server that is root though nobody said so."""
+        if uid == 0 and not self.privileged and not creation.may_be_root(self.spec, setting):
+            raise LaunchError(
+                f"server {self.spec.name}: its image runs it as {setting.user}, which is root there by another name",
+                remedy=f"{_OTHER_USER}, or the same user if that is meant.",
+                retryable=False,
+            )
+
     def child(self, setting: Setting, watched: Watched, pid: int, pipes: Pipes) -> ContainerChild:
         """Return the child of a container that runs; it owns our ends of the pipes now."""
         limit = self.spec.limits.memory
-        number = getattr(signals, self.image.stop_signal or "SIGTERM", signals.SIGTERM)
         memory = "" if limit is None else f"memory limit {size_text(limit)}"
-        running = Running(setting.name, pid, number, memory)
+        running = Running(setting.name, pid, creation.stop_number(self.image), memory)
         child = ContainerChild(self.engine, self.watch, watched, running, pipes.ours)
         child.user = setting.user
         if self.facts.selinux and setting.command:
@@ -149,6 +157,8 @@ class Launching:
                 return _not_there(spec, creation.argv_of(spec, self.image)[0], error)
             case EngineRefusedError() if "working directory" in error.message:
                 return LaunchError(error.message, retryable=False)
+            case EngineRefusedError() if "unable to find user" in error.message or "uids and gids" in error.message:
+                return LaunchError(error.message, remedy=f"{_OTHER_USER}.", retryable=False)
             case TimeoutError():
                 return IsolationError(
                     f"server {spec.name} was not started: its container was not set up in {SETUP_SECONDS:.0f} s"

@@ -166,6 +166,7 @@ class ContainerRuntime(Runtime):
                 meeting.cancel()
                 if started is None:
                     started = await finished(starting)
+            launching.check_user(setting, entrance.uid)
             with anyio.fail_after(SETUP_SECONDS):
                 mounting.verify(entrance.pid, seen)
                 proxy = await self._proxy(spec, entrance)

@@ -62,9 +62,16 @@ def start(client: docker.APIClient, *, name: str, told: Mapping[str, Any], stdin
     except BaseException:
         if output is not None:
             hang_up(output)
-        client.remove_container(name, force=True)
+        # Why it did not start is the reason; that nothing is there any more, or the engine is gone, is none.
+        with contextlib.suppress(Exception):
+            discard(client, name)
         raise
     return Started(pid, output)
+
+
+def discard(client: docker.APIClient, name: str) -> None:
+    """Remove a container, whatever it does, with the volumes that the engine made for it alone."""
+    client.remove_container(name, v=True, force=True)
 
 
 def _first_process(client: docker.APIClient, name: str) -> int:
@@ -101,15 +108,12 @@ async def abandon(engine: Engine, name: str, started: Started | None) -> str:
     if started is None:
         return ""
 
-    def remove(client: docker.APIClient) -> None:
-        client.remove_container(name, force=True)
-
     said = ""
     with contextlib.suppress(EngineError):
         await engine.call(lambda client: client.kill(name, signals.SIGKILL))
     said = await anyio.to_thread.run_sync(started.last_words)
     try:
-        await engine.call(remove)
+        await engine.call(lambda client: discard(client, name))
     except EngineRefusedError as error:
         # It removes itself as well.
         if error.status not in (_MISSING, _CONFLICT):

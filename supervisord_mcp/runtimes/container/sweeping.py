@@ -16,6 +16,7 @@ import anyio
 
 from supervisord_mcp.runtimes.container import creation
 from supervisord_mcp.runtimes.container.engine import Engine, EngineError, EngineRefusedError, Engines
+from supervisord_mcp.runtimes.container.starting import discard
 
 if TYPE_CHECKING:
     import docker
@@ -77,12 +78,14 @@ class Sweeper:
 
 def _left(client: docker.APIClient, *, daemon: str) -> list[str]:
     labels = [f"{creation.DAEMON}={daemon}", f"{creation.MACHINE}={machine()}"]
-    return [str(each["Id"]) for each in client.containers(all=True, filters={"label": labels})]
+    found = client.containers(all=True, filters={"label": labels})
+    # An image that was made of one of our containers has our labels, and so has what a person starts from it.
+    return [str(each["Id"]) for each in found if any(creation.is_ours(name) for name in each.get("Names") or ())]
 
 
 async def _remove(engine: Engine, name: str) -> None:
     try:
-        await engine.call(lambda client: client.remove_container(name, force=True))
+        await engine.call(lambda client: discard(client, name))
     except EngineRefusedError as error:
         if error.status not in _GONE:
             # It is in nobody's way: the next daemon tries again.

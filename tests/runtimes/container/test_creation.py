@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,6 +94,7 @@ def test_the_environment_is_that_of_the_image_below_that_of_the_entry() -> None:
         ("", "1234:5", FACTS, "1234:5"),
         ("", "root", FACTS, "1000:1001"),
         ("", "0:0", FACTS, "1000:1001"),
+        ("", "00", FACTS, "1000:1001"),
         ("", "", replace(FACTS, rootless=True), "0:0"),
         ("", "", replace(FACTS, rootless=True, podman=True), "1000:1001"),
     ],
@@ -105,7 +107,7 @@ def test_nobody_is_root_who_need_not_be(container: str, image: str, facts: Facts
 def test_a_gated_container_is_told_nothing_of_the_server() -> None:
     told = body(replace(SPEC, secrets=SecretFiles("", (("TOKEN", "s3cret"),))))
     assert (told["Entrypoint"], told["Cmd"]) == (["/gate"], [])
-    assert told["Env"] == ["LD_PRELOAD=", "LD_LIBRARY_PATH=", "SMCP_INSTANCE=d:one:1"]
+    assert told["Env"] == ["LD_PRELOAD=", "LD_LIBRARY_PATH=", "LD_AUDIT=", "LD_DEBUG=", "SMCP_INSTANCE=d:one:1"]
     assert "s3cret" not in repr(told)
     assert not told["OpenStdin"]
     assert "/run/smcp" in told["HostConfig"]["Tmpfs"]
@@ -170,6 +172,40 @@ def test_the_socket_of_an_engine_must_be_named() -> None:
         creation.check_mount(SPEC, Mount("/var/run/docker.sock", "rw"), FACTS)
     with pytest.raises(LaunchError, match="no such file"):
         creation.check_mount(with_container(allow=frozenset({"engine-socket"})), Mount("/run/docker.sock/x"), FACTS)
+
+
+def test_the_socket_of_the_engine_itself_must_be_named_wherever_it_is(tmp_path: Path) -> None:
+    facts = replace(FACTS, socket=f"{tmp_path}/engine/socket")
+    with pytest.raises(LaunchError, match="engine/socket the server would be root"):
+        creation.check_mount(SPEC, Mount(str(tmp_path)), facts)
+    creation.check_mount(SPEC, Mount(str(tmp_path)), FACTS)
+
+
+def test_the_socket_of_an_engine_of_the_person_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.raises(LaunchError, match=r"docker\.sock"):
+        creation.check_mount(SPEC, Mount(str(tmp_path)), FACTS)
+
+
+def test_a_path_that_no_engine_understands_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="not UTF-8"):
+        creation.check_mount(SPEC, Mount(f"{tmp_path}/a\udcffb"), FACTS)
+
+
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [("", 15), ("SIGINT", 2), ("int", 2), ("2", 2), ("SIGRTMIN+3", 37), ("SIGNOTHING", 15), ("raise_signal", 15)],
+)
+def test_signals_are_read_as_engines_do(said: str, number: int) -> None:
+    assert creation.stop_number(Image("x", stop_signal=said)) == number
+
+
+def test_volumes_of_an_image_take_no_place_that_is_taken() -> None:
+    declared = replace(IMAGE, volumes=("/data", "/home/mcp", "/tools", "/mine", "/named", "/bin"))
+    spec = replace(with_container(volumes=(("kept", "/named", "rw"),)), mounts=(Mount("/etc", target="/mine"),))
+    host = creation.body(spec, declared, FACTS, GATED)["HostConfig"]
+    assert host["Tmpfs"].keys() == {"/tmp", "/home/mcp", "/run", "/data", "/tools"}
+    assert "/bin" not in {each["Target"] for each in host["Mounts"]}
 
 
 def test_rules_for_the_network_need_the_daemon_beside_the_container() -> None:

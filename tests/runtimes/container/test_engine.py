@@ -63,6 +63,29 @@ async def test_a_stopped_engine_is_named_with_what_to_do(tmp_path: Path) -> None
     assert "systemctl" in caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\0\xff",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n<",
+    ],
+)
+@bounded(30)
+async def test_what_is_no_engine_is_named(tmp_path: Path, answer: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # The first connection only looks whether somebody listens.
+        if await reader.read(1):
+            writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, tmp_path / "s"):
+        with pytest.raises(EngineError, match=f"{tmp_path}/s") as caught:
+            await Engine(f"{tmp_path}/s", {}).facts()
+        assert caught.value.retryable
+
+
 def test_a_forbidden_engine_is_named_with_what_to_do() -> None:
     refused = OSError("outer")
     refused.__cause__ = PermissionError(13, os.strerror(13))

@@ -228,6 +228,92 @@ async def test_the_signal_of_the_image_takes_the_place_of_term(engine: Dockerd, 
             assert await ended(child) == ExitStatus(code=4)
 
 
+def recipe(engine: Dockerd, name: str, *lines: str) -> Container:
+    """Return an image that is made of the smallest one with more lines of a recipe."""
+    text = io.BytesIO("\n".join((f"FROM {SHELL}", *lines, "")).encode())
+    told = list(engine.client.build(fileobj=text, tag=name, rm=True, forcerm=True, decode=True))
+    assert not [each for each in told if "error" in each], told
+    return Container(name)
+
+
+def volumes(engine: Dockerd) -> list[str]:
+    """Return the names of all volumes of an engine."""
+    return [str(each["Name"]) for each in engine.client.volumes()["Volumes"] or ()]
+
+
+@bounded(60)
+async def test_volumes_of_an_image_are_in_memory_except_where_its_program_is(engine: Dockerd, tmp_path: Path) -> None:
+    declared = ("WORKDIR /srv", "RUN echo text > file", "VOLUME /data /srv /tmp /home/mcp/deep")
+    image = recipe(engine, "smcp-test:volumes", *declared)
+    script = (
+        "cat file; for place in /data /tmp /home/mcp/deep /srv; do echo x > $place/new && echo $place; done; exec cat"
+    )
+    async with running(engine, tmp_path) as runtime:
+        killed = ContainerRuntime(tmp_path, Engines({"DOCKER_HOST": engine.url}))
+        async with launched(killed, replace(shell(script), container=image)) as child:
+            assert await read(child.stdout, b"deep\n") == b"text\n/data\n/tmp\n/home/mcp/deep\n"
+            assert len(volumes(engine)) == 1
+            await runtime.clean("daemon:")
+            # What the image has there belongs to whom it says.
+            assert b"Permission denied" in await read(child.stderr)
+            await ended(child)
+        await killed.aclose()
+    assert volumes(engine) == []
+
+
+@pytest.mark.parametrize("place", ["/.smcp/tools/lib", "/.smcp/gate/x", "/run/smcp/secrets", "/.smcp"])
+@bounded(60)
+async def test_no_image_gets_in_front_of_the_gate(engine: Dockerd, tmp_path: Path, place: str) -> None:
+    image = recipe(engine, "smcp-test:front", f"VOLUME {place}")
+    async with running(engine, tmp_path) as runtime:
+        with pytest.raises(LaunchError, match=f"declares a volume at {place}") as caught:
+            await runtime.launch(replace(shell("cat"), container=image))
+        assert not caught.value.retryable
+    assert volumes(engine) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (("USER ghost",), "unable to find user ghost"),
+        (("USER 4294967296",), "range"),
+        (("RUN echo 'toor:x:0:0::/:/bin/sh' > /etc/passwd", "USER toor"), "toor, which is root"),
+    ],
+)
+@bounded(60)
+async def test_a_user_that_cannot_be_is_named(
+    engine: Dockerd, tmp_path: Path, lines: tuple[str, ...], said: str
+) -> None:
+    image = recipe(engine, "smcp-test:whose", *lines)
+    async with running(engine, tmp_path) as runtime:
+        with pytest.raises(LaunchError, match=said) as caught:
+            await runtime.launch(replace(shell("cat"), container=image))
+        assert not caught.value.retryable
+        assert "user =" in caught.value.remedy
+        meant = replace(image, user="0:0")
+        async with launched(runtime, replace(shell("id -u"), container=meant)) as child:
+            assert await read(child.stdout) == b"0\n"
+
+
+@bounded(60)
+async def test_a_container_of_a_person_stays_whatever_its_image_says(engine: Dockerd, tmp_path: Path) -> None:
+    async with running(engine, tmp_path) as runtime, launched(runtime, shell("cat")) as child:
+        (name,) = engine.containers()
+        # The image has the labels of the container that it is made of.
+        made = engine.client.commit(name, "smcp-test", "committed", pause=False)
+        assert made
+        child.close_stdin()
+        await ended(child)
+        engine.client.create_container("smcp-test:committed", ["/bin/cat"], name="mine")
+        try:
+            other = ContainerRuntime(tmp_path, Engines({"DOCKER_HOST": engine.url}))
+            await other.clean("daemon:")
+            assert "/mine" in engine.containers()
+            await other.aclose()
+        finally:
+            engine.client.remove_container("mine")
+
+
 @bounded(60)
 async def test_what_a_killed_daemon_left_is_removed(engine: Dockerd, tmp_path: Path) -> None:
     async with running(engine, tmp_path) as runtime:
