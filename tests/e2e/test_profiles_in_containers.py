@@ -51,7 +51,7 @@ print(json.dumps({
     "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
     "memory": int(first(group + "/memory.max", group + "/memory/memory.limit_in_bytes")),
     "rights": int(status["CapEff"], 16), "kept": int(status["NoNewPrivs"]), "filter": int(status["Seccomp"]),
-    "network": os.listdir("/sys/class/net"),
+    "network": [line.split(":")[0].strip() for line in open("/proc/net/dev") if ":" in line],
     "traced": libc.ptrace(0, 0, 0, 0) == 0,
     "userns": libc.unshare(0x10000000) == 0,
 }))
