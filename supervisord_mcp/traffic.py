@@ -23,6 +23,8 @@ _END = 1 << 10
 _LONGEST_NAME = 64
 #: Calls are told of after so many seconds; until then an answer up to this length waits to be looked into.
 _SOON = 0.05
+#: So many are told of at once. Kept for longer, each call would be made in memory that was not used for a while.
+MANY = 16
 _KEPT = 1 << 10
 #: What a host is called that does not say.
 NAMELESS = "(unnamed)"
@@ -123,6 +125,8 @@ class Traffic:
                 self._news.append((asked, now, length, ending))
                 if not self._due:
                     self._tell_soon()
+                elif len(self._news) == MANY:
+                    self._around.later(0.0, self.tell)
 
     def dropped(self, command: Dropped) -> None:
         """A host gave up a request."""

@@ -11,7 +11,7 @@ from supervisord_mcp.observer import Call, Message, Observers, Outcome
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.commands import Dropped, Opened, ToSession
 from supervisord_mcp.protocol.framing import Oversized
-from supervisord_mcp.traffic import NAMELESS, Around, Traffic
+from supervisord_mcp.traffic import MANY, NAMELESS, Around, Traffic
 
 KEY = InstanceKey("s", "abc")
 OK = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}\n'
@@ -22,12 +22,12 @@ class World:
 
     def __init__(self, *, watched: bool = True) -> None:
         self.observers = Observers()
-        self._calls: list[Call] = []
+        self.told: list[Call] = []
         self.messages: list[Message] = []
         self.names = {1: "editor", 2: ""}
         self.asked = 0
         if watched:
-            self.observers.calls.add(self._calls.append)
+            self.observers.calls.add(self.told.append)
         self.later: list[Callable[[], None]] = []
         around = Around(self.name, lambda seconds, call: self.later.append(call))
         self.traffic = Traffic(KEY, self.observers, around)
@@ -37,7 +37,7 @@ class World:
         """What was told, once what is done later was done."""
         while self.later:
             self.later.pop()()
-        return self._calls
+        return self.told
 
     def name(self, session: int) -> str:
         self.asked += 1
@@ -149,18 +149,32 @@ def test_nothing_is_kept_for_nobody() -> None:
 
 def test_calls_are_told_together() -> None:
     world = World()
-    for number in range(600):
+    for number in range(MANY - 2):
         identity = b"%d" % number
         world.open(identity=identity)
         world.traffic.answered(ToSession(1, OK, closes=(identity,)), time.monotonic())
     assert len(world.later) == 1
-    assert world._calls == []
-    assert len(world.calls) == 600
+    assert world.told == []
+    assert len(world.calls) == MANY - 2
     world.open()
     world.traffic.dropped(Dropped(1, b"1"))
     assert len(world.later) == 1
     world.traffic.tell()
-    assert len(world._calls) == 601
+    assert len(world.told) == MANY - 1
+
+
+def test_many_calls_wait_for_nothing_before_they_are_told() -> None:
+    world = World()
+    for number in range(MANY - 1):
+        world.open(identity=b"%d" % number)
+        world.traffic.answered(ToSession(1, OK, closes=(b"%d" % number,)), time.monotonic())
+    assert len(world.later) == 1
+    world.open(identity=b"x")
+    world.traffic.answered(ToSession(1, OK, closes=(b"x",)), time.monotonic())
+    [_, at_once] = world.later
+    at_once()
+    assert len(world.told) == MANY
+    assert len(world.calls) == MANY, "and none is told twice"
 
 
 def test_messages_are_told_as_they_are() -> None:
