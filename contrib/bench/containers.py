@@ -14,12 +14,13 @@ from pathlib import Path
 
 from contrib.bench.calls import percentile
 from contrib.bench.figures import Bar, Figure, Sample
-from contrib.bench.hosts import Host
+from contrib.bench.hosts import Host, crowd, flood
 from contrib.bench.place import BOXED, TINY, Place
 from contrib.bench.plan import Plan
 
 ADDED_P50, COLD = Bar(0.3), Bar(1.1)
 CONTAINED = "contained"
+_HOSTS = 10
 #: The tiny server in an image that has a Python of its own.
 _COMMAND = ["/usr/bin/python3", "-I", "-S", TINY[-1]]
 
@@ -35,22 +36,14 @@ def containers(place: Place, plan: Plan) -> Iterator[Figure]:
     with closing(Dockerd()) as engine:
         image = load(engine.client, "fake")
         with Place(settings=_entry(engine.url, image), copies=0) as own, ExitStack() as stack:
-            by_hand = [
-                shutil.which("docker") or "docker",
-                "-H",
-                engine.url,
-                "run",
-                "-i",
-                "--rm",
-                "--init",
-                "--network",
-                "none",
-            ]
-            by_hand += ["--log-driver", "none", "-v", f"{Path(TINY[-1]).parent}:{Path(TINY[-1]).parent}:ro"]
+            words = "run -i --rm --init --network none --log-driver none".split()
+            by_hand = [shutil.which("docker") or "docker", "-H", engine.url, *words]
+            by_hand += ["-v", f"{Path(TINY[-1]).parent}:{Path(TINY[-1]).parent}:ro"]
             by_hand += ["--entrypoint", _COMMAND[0], image, *_COMMAND[1:]]
             commands = {BOXED: own.shim(BOXED), CONTAINED: own.shim(CONTAINED), "docker run": by_hand}
             hosts = {name: stack.enter_context(Host(line, own.environ)) for name, line in commands.items()}
             yield from _calls(hosts, plan)
+            yield _floods(own, plan)
             yield from _starts(own, by_hand, plan)
 
 
@@ -67,6 +60,18 @@ def _calls(hosts: dict[str, Host], plan: Plan) -> Iterator[Figure]:
     what = "added to a call by a container, p50, over the sandbox"
     yield Figure(what, "ms", contained.less(boxed), ADDED_P50, boxed, contained)
     yield Figure("… by `docker run -i` without smcp", "ms", by_hand.less(boxed), None, boxed, by_hand)
+
+
+def _floods(place: Place, plan: Plan) -> Figure:
+    counted: dict[str, list[float]] = {BOXED: [], CONTAINED: []}
+    with ExitStack() as stack:
+        crowds = {name: stack.enter_context(crowd(place.shim(name), place.environ, _HOSTS)) for name in counted}
+        for _ in range(plan.floods):
+            for name, values in counted.items():
+                values.append(flood(crowds[name], plan.seconds))
+    boxed, contained = (Sample.of(values) for values in counted.values())
+    what = f"calls per second, {_HOSTS} hosts, a container over the sandbox"
+    return Figure(what, "×", contained.over(boxed), None, boxed, contained, "/s")
 
 
 def _starts(place: Place, by_hand: list[str], plan: Plan) -> Iterator[Figure]:
