@@ -21,6 +21,7 @@ from contrib.bench.plan import Plan
 ADDED_P50, COLD = Bar(0.3), Bar(1.1)
 CONTAINED = "contained"
 _HOSTS = 10
+_RUN = ("run", "-i", "--rm", "--init", "--network", "none", "--log-driver", "none")
 #: The tiny server in an image that has a Python of its own.
 _COMMAND = ["/usr/bin/python3", "-I", "-S", TINY[-1]]
 
@@ -36,8 +37,7 @@ def containers(place: Place, plan: Plan) -> Iterator[Figure]:
     with closing(Dockerd()) as engine:
         image = load(engine.client, "fake")
         with Place(settings=_entry(engine.url, image), copies=0) as own, ExitStack() as stack:
-            words = "run -i --rm --init --network none --log-driver none".split()
-            by_hand = [shutil.which("docker") or "docker", "-H", engine.url, *words]
+            by_hand = [shutil.which("docker") or "docker", "-H", engine.url, *_RUN]
             by_hand += ["-v", f"{Path(TINY[-1]).parent}:{Path(TINY[-1]).parent}:ro"]
             by_hand += ["--entrypoint", _COMMAND[0], image, *_COMMAND[1:]]
             commands = {BOXED: own.shim(BOXED), CONTAINED: own.shim(CONTAINED), "docker run": by_hand}
