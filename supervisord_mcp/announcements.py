@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from supervisord_mcp import reasons
 from supervisord_mcp.loglines import MESSAGE, OURS
-from supervisord_mcp.logs import MAX_LINE, Log
+from supervisord_mcp.logs import Log
 from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.policy import events as life
 from supervisord_mcp.policy.lifecycle import Lifecycle
@@ -58,6 +58,5 @@ class Announcements:
     def said(self, said: LogMessage) -> None:
         """The server wrote a log message; whom it was shown to is not told unless that is one session."""
         words = f"{said.level or '-'} {said.logger}".rstrip()
-        text = said.text if len(said.text) <= MAX_LINE else f"{said.text[:MAX_LINE]} … (cut)"
         session = said.sessions[0] if len(said.sessions) == 1 else 0
-        self._log.write(MESSAGE, f"{words}: {text}", session=session)
+        self._log.write(MESSAGE, f"{words}: {said.text}", session=session)

@@ -71,5 +71,6 @@ def test_log_messages_are_recorded_whoever_is_shown_them(told: Told) -> None:
     told.tell.said(LogMessage("", "", '{"a":1}', ()))
     told.tell.said(LogMessage("info", "", "x" * (MAX_LINE + 1), (3, 4)))
     assert told.lines[:3] == ["message[session-3] warning db: slow", "message[session-3] query", 'message -: {"a":1}']
-    assert told.lines[3] == f"message info: {'x' * MAX_LINE} … (cut)"
+    whole = f"info: {'x' * (MAX_LINE + 1)}"
+    assert told.lines[3] == f"message {whole[:MAX_LINE]} … (cut, {len(whole)} characters)"
     assert told.events == []
