@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -73,7 +74,10 @@ def test_a_whole_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: py
     monkeypatch.setattr(bench, "QUICK", SHORT)
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    assert bench.main(["--quick", "--json", str(tmp_path / "figures.json")]) == 0
+    with subprocess.Popen(["sleep", "600"]) as other:
+        assert bench.main(["--quick", "--json", str(tmp_path / "figures.json")]) == 0
+        assert other.poll() is None, "who measures may have other children"
+        other.kill()
     written = json.loads((tmp_path / "figures.json").read_text())
     barred = [figure["what"] for figure in written["figures"] if figure["bar"] is not None]
     assert written["machine"]["python"]

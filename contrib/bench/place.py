@@ -135,8 +135,11 @@ class Place:
 
     def close(self) -> None:
         """Take everything away: the daemon, whatever is left of it, and the files."""
-        family = psutil.Process().children(recursive=True)
+        # Only what is of this daemon: who measures may have other children, and other places.
+        family: list[psutil.Process] = []
         if self._daemon is not None:
+            with suppress(psutil.NoSuchProcess):
+                family = [self.daemon, *self.daemon.children(recursive=True)]
             self._daemon.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self._daemon.wait(_STOP)
