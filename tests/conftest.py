@@ -52,13 +52,6 @@ def engine() -> Iterator[Dockerd]:
 
 
 @pytest.fixture(autouse=True)
-def _engine_runs(request: pytest.FixtureRequest) -> None:
-    """What one test does to processes, or the machine to a big one, costs no other test the engine."""
-    if "engine" in request.fixturenames:
-        request.getfixturevalue("engine").ensure()
-
-
-@pytest.fixture(autouse=True)
 def _no_secrets() -> Iterator[None]:
     """What one test taught the masker of the process is not masked in the next."""
     yield

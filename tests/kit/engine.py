@@ -78,12 +78,6 @@ class Dockerd:
             assert time.monotonic() < deadline, (place / "log").read_text()[-2000:]
             time.sleep(0.05)
 
-    def ensure(self) -> None:
-        """Start it again if it ended without having been told to."""
-        if self._process is not None and self._process.poll() is not None:
-            self.stop()
-            self.start()
-
     def stop(self, number: int = signal.SIGTERM) -> None:
         """End it with a signal, with all its containers if it is polite."""
         if self._process is not None:
