@@ -29,7 +29,9 @@ from supervisord_mcp.credentials.vault import NewKey, Vault
 from tests.kit import probe
 from tests.kit.bounded import bounded
 from tests.kit.daemon import KIT, PYTHON, Daemon, Fake, daemon, fake
+from tests.kit.engine import Dockerd
 from tests.kit.fhost import Host
+from tests.kit.images import load
 from tests.kit.required import need
 
 #: All of the machine is searched, where the same test may run a second time.
@@ -67,11 +69,11 @@ def shown(data: bytes, markers: Iterable[str] = MARKERS) -> list[str]:
     return [marker for marker in markers if any(form in data for form in forms(marker))]
 
 
-def servers(runtime: str) -> list[Fake]:
-    """Return servers that get secrets from everywhere, and fail in every way."""
+def servers(place: dict[str, str]) -> list[Fake]:
+    """Return servers that get secrets from everywhere, and fail in every way; ``place`` is what they run in."""
 
     def told(name: str, script: str, **entry: Any) -> Fake:
-        common = {"runtime": runtime, "credentials": {"A_TOKEN": "vault:one"}, "env": {"LITERAL_TOKEN": LITERAL}}
+        common = {**place, "credentials": {"A_TOKEN": "vault:one"}, "env": {"LITERAL_TOKEN": LITERAL}}
         return fake(name, entry={**common, **entry}, shell=TELL.replace("$", "$$") + script)
 
     once = {"budget": {"restarts": 0}}
@@ -80,19 +82,19 @@ def servers(runtime: str) -> list[Fake]:
         fake(
             "good",
             entry={
-                "runtime": runtime,
+                **place,
                 "credentials": given,
                 "inherit": ["HOST_TOKEN"],
                 "env": {"LITERAL_TOKEN": LITERAL},
                 "warn_on_echo": True,
             },
         ),
-        fake("neighbour", entry={"runtime": runtime, "credentials": {"A_TOKEN": "vault:two"}}),
+        fake("neighbour", entry={**place, "credentials": {"A_TOKEN": "vault:two"}}),
         told("fatal", "exit 1", **once),
         told("late", "exec sleep 60", start_timeout="1s", **once),
         told("crash", "exec @CMD@", restart="never"),
-        fake("locked", entry={"runtime": runtime, "credentials": {"A_TOKEN": "vault:nothing"}, **once}),
-        fake("missing", entry={"runtime": runtime, "command": ["no-such-program"], "credentials": given, **once}),
+        fake("locked", entry={**place, "credentials": {"A_TOKEN": "vault:nothing"}, **once}),
+        fake("missing", entry={**place, "command": ["no-such-program"], "credentials": given, **once}),
     ]
 
 
@@ -148,6 +150,14 @@ def look_at_limits(*pids: int) -> None:
         assert re.search(r"Max core file size +0 +0", Path(f"/proc/{pid}/limits").read_text()), pid
 
 
+def look_at_engine(engine: Dockerd) -> None:
+    """Look that no marker is in what the engine tells everybody who may ask it."""
+    names = engine.containers()
+    assert len(names) >= 2, names
+    told = json.dumps([engine.client.inspect_container(name) for name in names]).encode()
+    assert shown(told) == [], "docker inspect"
+
+
 def look_at_files(d: Daemon) -> None:
     """Look that no file has a marker but the one that the person wrote."""
     # The fixtures keep what they said to each other in these.
@@ -194,14 +204,25 @@ async def use(host: Host, runtime: str) -> None:
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @bounded(300)
 async def test_no_secret_is_where_it_does_not_belong(runtime: str) -> None:
-    settings = {"log_level": "debug"}
+    await search({"runtime": runtime})
+
+
+@bounded(300)
+async def test_no_secret_of_a_container_is_where_it_does_not_belong(engine: Dockerd) -> None:
+    image = load(engine.client, "fake")
+    await search({"runtime": "container", "engine": engine.url, "image": image, "pull": "never"}, engine)
+
+
+async def search(place: dict[str, str], engine: Dockerd | None = None) -> None:
+    """Use servers that have secrets, in one kind of place, and look everywhere."""
+    runtime, settings = place["runtime"], {"log_level": "debug"}
     async with daemon(env=OWN, start=False) as d:
         paths = find_paths(d.env, os.getuid())
         paths.state_dir.mkdir(mode=0o700)
         vault = Vault(paths, d.env)
         vault.put("one", VAULTED, key=NewKey("file"))
         vault.put("two", OTHER)
-        d.configure(*servers(runtime), settings=settings)
+        d.configure(*servers(place), settings=settings)
         if runtime == "landlock":
             give_away(d)
         await d.start()
@@ -233,6 +254,8 @@ async def test_no_secret_is_where_it_does_not_belong(runtime: str) -> None:
         look_at_processes(allowed)
         look_at_files(d)
         look_at_limits(d.process.pid, *trees["good"])
+        if engine is not None:
+            look_at_engine(engine)
 
         status = json.dumps([await d.status(), [event async for _, event in d.stream("events", follow=False)]])
         assert shown(status.encode()) == []

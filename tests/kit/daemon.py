@@ -36,6 +36,8 @@ PYTHON = os.path.realpath(sys.executable)
 START = 100.0 if os.environ.get("SMCP_VM") else 20.0
 #: How a test starts the daemon in the foreground.
 RUN = (sys.executable, "-m", "supervisord_mcp", "run")
+#: How the fake server is started in the image that it is in.
+IN_IMAGE = "/usr/bin/python3 -I -S /srv/tests/kit/fserver.py"
 DEFAULTS: Mapping[str, Any] = {"stop_grace": "500ms", "start_timeout": "10s", "backoff": {"first": "100ms"}}
 
 
@@ -143,7 +145,8 @@ class Daemon:
         """Return the configuration of a fake server, or of a server that is in an image already."""
         if "image" in one.entry:
             env = {probe.MARKER: self.marker, "FSRV": json.dumps(one.switches), **one.entry.get("env", {})}
-            return {**DEFAULTS, **one.entry, "env": env}
+            shell = {} if one.shell is None else {"command": ["/bin/sh", "-c", one.shell.replace("@CMD@", IN_IMAGE)]}
+            return {**DEFAULTS, **shell, **one.entry, "env": env}
         command = [PYTHON, "-I", "-S", str(KIT / "fserver.py"), f"@{self.work / one.name}.json"]
         if one.shell is not None:
             command = ["/bin/sh", "-c", one.shell.replace("@CMD@", shlex.join(command))]
