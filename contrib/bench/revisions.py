@@ -111,16 +111,10 @@ def in_turns(plan: Plan) -> Plan:
 def calls(places: Sequence[Place], plan: Plan) -> Figure:
     """Return how long a call takes in two places, and the ratio."""
     taken: list[list[float]] = [[], []]
-    with ExitStack() as stack:
-        hosts = [stack.enter_context(Host(place.shim(BARE), place.environ)) for place in places]
-        for host in hosts:
-            host.do("open")
-            host.do("calls", count=plan.calls)
-        for number in range(plan.rounds):
-            # Whoever comes first meets another machine than whoever comes second.
-            for which in (0, 1) if number % 2 else (1, 0):
-                times = sorted(hosts[which].do("calls", count=plan.calls)["nanoseconds"])
-                taken[which].append(times[len(times) // 2] / 1e6)
+    with _hosts(places, plan) as hosts:
+        for which in _turns(plan.rounds):
+            times = sorted(hosts[which].do("calls", count=plan.calls)["nanoseconds"])
+            taken[which].append(times[len(times) // 2] / 1e6)
     before, now = map(Sample.of, taken)
     return Figure("time of a call, p50, one host, without a sandbox", "×", now.over(before), None, before, now, "ms")
 
@@ -130,9 +124,8 @@ def floods(places: Sequence[Place], plan: Plan) -> Figure:
     counted: list[list[float]] = [[], []]
     with ExitStack() as stack:
         crowds = [stack.enter_context(crowd(place.shim(BARE), place.environ, _HOSTS)) for place in places]
-        for number in range(plan.floods):
-            for which in (0, 1) if number % 2 else (1, 0):
-                counted[which].append(flood(crowds[which], plan.seconds))
+        for which in _turns(plan.floods):
+            counted[which].append(flood(crowds[which], plan.seconds))
     before, now = map(Sample.of, counted)
     name = f"calls per second, {_HOSTS} hosts, without a sandbox"
     return Figure(name, "×", now.over(before), None, before, now, "/s")
@@ -141,18 +134,30 @@ def floods(places: Sequence[Place], plan: Plan) -> Figure:
 def processor(places: Sequence[Place], plan: Plan) -> Figure:
     """Return what a call costs the daemon: unlike its duration hardly changed by what else the machine does."""
     spent: list[list[float]] = [[], []]
+    with _hosts(places, plan) as hosts:
+        for which in _turns(plan.rounds):
+            used = places[which].processor_time()
+            hosts[which].do("calls", count=plan.calls)
+            spent[which].append((places[which].processor_time() - used) / plan.calls * 1e3)
+    before, now = map(Sample.of, spent)
+    return Figure("the daemon's processor time for a call", "×", now.over(before), None, before, now, "ms")
+
+
+@contextmanager
+def _hosts(places: Sequence[Place], plan: Plan) -> Iterator[list[Host]]:
+    """Have a host in each place that has called for a while."""
     with ExitStack() as stack:
         hosts = [stack.enter_context(Host(place.shim(BARE), place.environ)) for place in places]
         for host in hosts:
             host.do("open")
             host.do("calls", count=plan.calls)
-        for number in range(plan.rounds):
-            for which in (0, 1) if number % 2 else (1, 0):
-                used = places[which].processor_time()
-                hosts[which].do("calls", count=plan.calls)
-                spent[which].append((places[which].processor_time() - used) / plan.calls * 1e3)
-    before, now = map(Sample.of, spent)
-    return Figure("the daemon's processor time for a call", "×", now.over(before), None, before, now, "ms")
+        yield hosts
+
+
+def _turns(rounds: int) -> Iterator[int]:
+    """Yield whose turn it is of two: whoever comes first meets another machine than whoever comes second."""
+    for number in range(rounds):
+        yield from (0, 1) if number % 2 else (1, 0)
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ class ProcessChild(Child):
         """Close the daemon's end of the child's stdin; the child sees end of file. Idempotent."""
         self._asked = True
         if self.stdin >= 0:
-            self._forget(self.stdin)
+            forget(self._loop, self.stdin)
             self.stdin = -1
 
     def signal(self, number: int) -> None:
@@ -208,15 +208,8 @@ class ProcessChild(Child):
             self.close_stdin()
             for name in ("stdout", "stderr"):
                 if (descriptor := getattr(self, name)) >= 0:
-                    self._forget(descriptor)
+                    forget(self._loop, descriptor)
                     setattr(self, name, -1)
-
-    def _forget(self, descriptor: int) -> None:
-        # A number that is still registered would make the loop watch whatever gets it next.
-        if not self._loop.is_closed():
-            self._loop.remove_reader(descriptor)
-            self._loop.remove_writer(descriptor)
-        os.close(descriptor)
 
     def _leader_exited(self) -> None:
         self._loop.remove_reader(self._pidfd)
@@ -251,6 +244,15 @@ class ProcessChild(Child):
             status = replace(status, cause=cause)
             self._restraint.close()
         self._ended.set_result(status)
+
+
+def forget(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+    """Close a descriptor that a loop may watch."""
+    # A number that is still registered would make the loop watch whatever gets it next.
+    if not loop.is_closed():
+        loop.remove_reader(descriptor)
+        loop.remove_writer(descriptor)
+    os.close(descriptor)
 
 
 def with_marker(env: tuple[tuple[str, str], ...], marker: str) -> dict[str, str]:

@@ -66,17 +66,7 @@ class Dockerd:
         with open(place / "log", "ab") as log:
             # In our session: what is adopted in another one is taken for a leftover of a server, and ended.
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = time.monotonic() + _START_SECONDS
-        while True:
-            with contextlib.suppress(OSError, docker.errors.DockerException):
-                reach(f"{place}/s", 1.0)
-                self.client = docker.APIClient(self.url, version="auto", timeout=60)
-                # Nothing stays open between two requests: tests look for what is left.
-                self.client.headers["Connection"] = "close"
-                self.client.close()
-                return
-            assert time.monotonic() < deadline, (place / "log").read_text()[-2000:]
-            time.sleep(0.05)
+        self.client = _answering(place)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """End it with a signal, with all its containers if it is polite."""
@@ -102,6 +92,21 @@ class Dockerd:
     def containers(self) -> list[str]:
         """Return the names of all containers, also of those that have ended."""
         return sorted(name for each in self.client.containers(all=True) for name in each["Names"])
+
+
+def _answering(place: Path) -> docker.APIClient:
+    """Return a client of the engine in a place once it answers."""
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        with contextlib.suppress(OSError, docker.errors.DockerException):
+            reach(f"{place}/s", 1.0)
+            client = docker.APIClient(f"unix://{place}/s", version="auto", timeout=60)
+            # Nothing stays open between two requests: tests look for what is left.
+            client.headers["Connection"] = "close"
+            client.close()
+            return client
+        assert time.monotonic() < deadline, (place / "log").read_text()[-2000:]
+        time.sleep(0.05)
 
 
 def make() -> Dockerd:
@@ -190,16 +195,7 @@ class Podman:
                 group=None if person is None else person.pw_gid,
                 extra_groups=None if person is None else [],
             )
-        deadline = time.monotonic() + _START_SECONDS
-        while True:
-            with contextlib.suppress(OSError, docker.errors.DockerException):
-                reach(f"{self.directory}/s", 1.0)
-                self.client = docker.APIClient(self.url, version="auto", timeout=60)
-                self.client.headers["Connection"] = "close"
-                self.client.close()
-                return
-            assert time.monotonic() < deadline, (self.directory / "log").read_text()[-2000:]
-            time.sleep(0.05)
+        self.client = _answering(self.directory)
 
     def _command(self) -> list[str]:
         place = self.directory

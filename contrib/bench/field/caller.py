@@ -91,7 +91,8 @@ class Caller:
     def flood(self, start: float, seconds: float) -> dict[str, Any]:
         """From a moment of the monotonic clock on, call as often as possible; return how many calls were answered."""
         time.sleep(max(0.0, start - time.monotonic()))
-        end = start + seconds
+        # One that is woken late calls for as long as the others, and at least once.
+        end = time.monotonic() + seconds
         count = 0
         while time.monotonic() < end:
             self._echo()

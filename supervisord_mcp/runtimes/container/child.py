@@ -15,7 +15,7 @@ import anyio
 from supervisord_mcp.runtimes import proctable
 from supervisord_mcp.runtimes.accounting import Gauge, TreeMeter
 from supervisord_mcp.runtimes.base import Child, ExitStatus
-from supervisord_mcp.runtimes.child import Companion, Gatekeeper
+from supervisord_mcp.runtimes.child import Companion, Gatekeeper, forget
 from supervisord_mcp.runtimes.container.engine import Engine, EngineError
 from supervisord_mcp.runtimes.container.starting import discard
 from supervisord_mcp.runtimes.container.stats import StatsMeter
@@ -104,7 +104,7 @@ class ContainerChild(Child):
     def close_stdin(self) -> None:
         """Close the daemon's end of the child's stdin; the child sees end of file. Idempotent."""
         if self.stdin >= 0:
-            self._forget(self.stdin)
+            forget(self._loop, self.stdin)
             self.stdin = -1
 
     def signal(self, number: int) -> None:
@@ -146,7 +146,7 @@ class ContainerChild(Child):
             self.close_stdin()
             for name in ("stdout", "stderr"):
                 if (descriptor := getattr(self, name)) >= 0:
-                    self._forget(descriptor)
+                    forget(self._loop, descriptor)
                     setattr(self, name, -1)
 
     async def _settle(self) -> None:
@@ -193,13 +193,6 @@ class ContainerChild(Child):
             await action()
 
         self._last = self._loop.create_task(run())
-
-    def _forget(self, descriptor: int) -> None:
-        # A number that is still registered would make the loop watch whatever gets it next.
-        if not self._loop.is_closed():
-            self._loop.remove_reader(descriptor)
-            self._loop.remove_writer(descriptor)
-        os.close(descriptor)
 
     def _first_gone(self) -> None:
         """The first process has ended, and with it all in its namespace. The engine says how, unless it is gone."""
