@@ -17,11 +17,12 @@ from supervisord_mcp.runtimes.openat2 import IN_ROOT, NO_MAGICLINKS, NO_SYMLINKS
 from supervisord_mcp.runtimes.sandbox import Bound, Step
 
 _REMEDY = "Check which bwrap is first in PATH."
+_CHANGED = "See who changes its directories while the server starts."
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What was opened for a place in the sandbox, and whether it must be read-only there."""
+    """What was opened for a place in a sandbox or container, and whether it must be read-only there."""
 
     bound: Bound
     device: int
@@ -42,7 +43,7 @@ def open_sources(
             steps.append(step)
             continue
         source = step.source if step.granted else os.path.realpath(step.source)
-        descriptor = _open(source, step)
+        descriptor = open_source(source, step.source)
         descriptors.inherit(descriptor) if by_descriptor else descriptors.keep(descriptor)
         status = os.fstat(descriptor)
         opened.append(Opened(step, status.st_dev, status.st_ino))
@@ -64,44 +65,50 @@ def verify_sources(inner: int, opened: Sequence[Opened]) -> None:
         ) from error
     try:
         for each in opened:
-            _verify(root, each)
+            compare(root, each, "sandbox", _REMEDY)
     finally:
         os.close(root)
 
 
-def _open(source: str, bound: Bound) -> int:
+def open_source(path: str, named: str) -> int:
+    """Open the source of a mount, whose path is ``named`` so in the configuration, through no link.
+
+    Raise `LaunchError` that names it where that is not possible.
+    """
     try:
-        return open_path(source, NO_SYMLINKS | NO_MAGICLINKS)
+        return open_path(path, NO_SYMLINKS | NO_MAGICLINKS)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise LaunchError(
-                f"mount of {source}: a symbolic link is on the way to it, which was not there when it was looked up",
+                f"mount of {path}: a symbolic link is on the way to it, which was not there when it was looked up",
                 remedy="See who can change its directories; then start the server again.",
                 retryable=False,
             ) from error
-        raise LaunchError(
-            f"mount of {bound.source}: {error.strerror}", remedy="Check `mounts`.", retryable=False
-        ) from error
+        raise LaunchError(f"mount of {named}: {error.strerror}", remedy="Check `mounts`.", retryable=False) from error
 
 
-def _verify(root: int, opened: Opened) -> None:
+def compare(root: int, opened: Opened, where: str, remedy: str = _CHANGED, *, trusting: bool = False) -> None:
+    """Given the root directory of a process in a ``where``, raise `IsolationError` if it shows something else.
+
+    ``trusting`` says that a place at which nobody lets us look is taken to be right.
+    """
     target = opened.bound.target
     try:
         descriptor = open_path(target.lstrip("/"), IN_ROOT | NO_MAGICLINKS, root)
     except OSError as error:
+        if trusting and isinstance(error, PermissionError):
+            return
         raise IsolationError(
-            f"the sandbox does not show {target} as it was told to: {error.strerror}", remedy=_REMEDY
+            f"the {where} does not show {target} as it was told to: {error.strerror}", remedy=remedy
         ) from error
     try:
         status = os.fstat(descriptor)
         if (status.st_dev, status.st_ino) != (opened.device, opened.inode):
             raise IsolationError(
-                f"the sandbox shows something else at {target} than {opened.bound.source} was when it was opened",
-                remedy="See who changes its directories while the server starts.",
+                f"the {where} shows something else at {target} than {opened.bound.source} was when it was opened",
+                remedy=_CHANGED,
             )
         if opened.bound.access == "ro" and not os.fstatvfs(descriptor).f_flag & os.ST_RDONLY:
-            raise IsolationError(
-                f"the sandbox lets the server write {target}, which is to be read-only", remedy=_REMEDY
-            )
+            raise IsolationError(f"the {where} lets the server write {target}, which is to be read-only", remedy=remedy)
     finally:
         os.close(descriptor)
