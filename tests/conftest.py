@@ -43,12 +43,26 @@ def subreaper() -> Iterator[None]:
     ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
 
 
+#: The engine of this run, once a test needed one.
+_engines: list[Dockerd] = []
+
+
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Dockerd]:
     """A Docker engine for all tests of a run that need one; it has the image `tests.kit.engine.SHELL`."""
     made = make()
+    _engines.append(made)
     yield made
+    _engines.clear()
     made.close()
+
+
+@pytest.fixture(autouse=True)
+def _engine_goes_on() -> Iterator[None]:
+    """The test that ends the engine of the others fails for it, with what the engine said, and they get a new one."""
+    yield
+    ends = [end for each in _engines if (end := each.ended()) is not None]
+    assert not ends, ends[0]
 
 
 @pytest.fixture(autouse=True)

@@ -68,6 +68,15 @@ class Dockerd:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         self.client = _answering(place)
 
+    def ended(self) -> str | None:
+        """Say how it ended without having been told to, and start it again; return None if it runs."""
+        if self._process is None or (status := self._process.poll()) is None:
+            return None
+        told = (self.directory / "log").read_text(errors="replace")[-4000:]
+        self.stop()
+        self.start()
+        return f"the engine ended with status {status}:\n{told}"
+
     def stop(self, number: int = signal.SIGTERM) -> None:
         """End it with a signal, with all its containers if it is polite."""
         if self._process is not None:
