@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from contrib.bench import otherwise, tried
+from contrib.bench.figures import Figure, Sample
 from contrib.bench.hosts import Host
 from contrib.bench.place import BARE
 from contrib.bench.plan import Plan
@@ -33,11 +35,22 @@ def test_calls_are_answered_in_every_way(way: str) -> None:
         assert host.do("close") == {"status": 0}
 
 
+@pytest.mark.slow
+def test_what_a_way_needs_is_counted() -> None:
+    plan = replace(SHORT, calls=40)
+    _, reads = tried.counted("read-until-empty", plan)
+    functions, queued = tried.counted("always-queue", plan)
+    assert reads.value.median == pytest.approx(2.0, abs=0.5), "one more read for each way, which finds nothing"
+    assert queued.value.median == pytest.approx(6.0, abs=0.5), "being told, and asking for it and against it again"
+    assert functions.value.median > 50
+
+
 def test_a_way_that_replaces_nothing_is_an_error() -> None:
     with pytest.raises(AssertionError, match="the program has no _rewrite any more"):
         otherwise._replace(ChunkReader, "_rewrite", None)
 
 
+@pytest.mark.slow
 def test_a_way_stands_beside_the_program_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,9 +58,27 @@ def test_a_way_stands_beside_the_program_as_it_is(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert tried.main(["--quick", "one-piece", "uvloop"]) == 0
     told = capsys.readouterr()
+    assert "| one-piece: system calls for a call" in told.out
     assert "| one-piece: time of a call, p50" in told.out
     assert "| uvloop" not in told.out
     assert "uvloop is not installed" in told.err
+
+
+def test_the_page_gets_the_table_between_its_markers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    page = tried.PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(tried.BEGIN)
+    copy = tmp_path / "SPEED.md"
+    copy.write_text(page, encoding="utf-8")
+    monkeypatch.setattr(tried, "PAGE", copy)
+    monkeypatch.setattr(tried, "measure", lambda ways, plan: [Figure(f"{ways[0]}: a call", "×", Sample.of([1.25]))])
+    for _ in range(2):
+        assert tried.main(["--page", "unfrozen"]) == 0
+    text = copy.read_text(encoding="utf-8")
+    assert text.startswith(before + tried.BEGIN)
+    assert text.endswith(tried.END + rest.partition(tried.END)[2])
+    assert text.count("| unfrozen: a call |") == 1
+    with pytest.raises(ValueError, match="no markers"):
+        tried.filled("nothing", "")
 
 
 def test_an_unknown_way_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
