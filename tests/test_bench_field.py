@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -353,6 +354,18 @@ def test_why_an_engine_does_not_start(error: Exception, said: str, monkeypatch: 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     assert engine.lacking() == said
+
+
+def test_an_engine_that_ends_at_once_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, place = tmp_path / "dockerd", tmp_path / "engine"
+    program.write_text("#!/bin/sh\necho no room >&2\nexit 1\n")
+    program.chmod(0o755)
+    place.mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: str(place))
+    assert engine.lacking() == "the container engine does not start: no room"
+    assert not place.exists()
 
 
 def test_another_way_into_a_row_is_shown_with_one_server_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
