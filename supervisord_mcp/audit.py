@@ -98,6 +98,8 @@ class Audit:
         self._taken = self._written = 0
         self._bytes_taken = self._bytes_written = 0
         self._done = threading.Event()
+        #: Whether so much waited that calls are let go.
+        self._behind = False
         self._records: Channel[_Batch] = Channel(observers.let_go)
         self._ends: list[Callable[[], None]] = []  # what ends the thread, and what lets calls go
         observers.add(self._session, "audit of sessions")
@@ -120,6 +122,12 @@ class Audit:
             self._observers.keep_requests = True
         elif not settings.enabled:
             self._stop()
+        elif self._behind:
+            # Whoever reloads has looked at the disk; if it still hangs, it is told again.
+            self._ends[-1] = self._observers.calls.add_counter(self._take, "audit")
+            self._observers.keep_requests = True
+            self._observers.dropped.pop("audit", None)
+            self._behind = False
 
     def close(self) -> None:
         """Record no more; wait a moment until what there is was written."""
@@ -131,7 +139,7 @@ class Audit:
         if not self._ends:
             return False
         self._ends.pop()()
-        self._observers.keep_requests = False
+        self._observers.keep_requests = self._behind = False
         self._flush()
         self._done.clear()
         self._records.tell(_Batch([], False))  # the last one
@@ -150,6 +158,7 @@ class Audit:
     def _take(self, calls: Sequence[Call]) -> None:
         if self._taken - self._written > MOST_CALLS or self._bytes_taken - self._bytes_written > MOST_BYTES:
             self._observers.keep_requests = False
+            self._behind = True
             raise BufferError(f"{self._taken - self._written} calls wait for {self._file.path}")
         before = len(self._aside)
         self._aside += [(call, self._pids.get(call.session)) for call in calls if call.method == _METHOD]

@@ -382,12 +382,19 @@ class Connection:
         await self._office.taps.serve(operation, lambda told: self._write(control.event_line(request, told)))
 
     async def _events(self, request: int, operation: Events) -> None:
+        def tell(event: Event) -> None:
+            if operation.name in ("", event.server) and (not operation.kinds or event.kind in operation.kinds):
+                self._send(control.event_line(request, _record(event)))
+
         observers = self._office.observers
-        for event in observers.recent:
-            self._send(control.event_line(request, _record(event)))
+        # One that was removed since may have left some.
+        if operation.name and all(event.server != operation.name for event in observers.recent):
+            self._office.supervisor.server(operation.name)
+        for event in tuple(observers.recent):
+            tell(event)
         if not operation.follow:
             return
-        remove = observers.add(lambda event: self._send(control.event_line(request, _record(event))))
+        remove = observers.add(tell)
         try:
             await anyio.sleep_forever()
         finally:

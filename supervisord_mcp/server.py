@@ -397,15 +397,20 @@ class ManagedServer:
     # Commands of the multiplexer
 
     def _apply(self, commands: list[talk.Command]) -> None:
+        # What is told of a message comes after the message: who waits for it does not wait for that.
+        asked: list[talk.Opened] = []
         for command in commands:
             # Every call comes through here, and a pattern that binds names takes almost twice as long.
             match command:
                 case talk.ToSession():
-                    if command.closes:
+                    closes = command.closes
+                    if closes:
                         self._used = self._loop.time()
-                        self.traffic.answered(command, self._used)
                     if (session := self._sessions.get(command.session)) is not None:
-                        session.send(command.data, command.weight, command.closes)
+                        session.send(command.data, command.weight, closes)
+                    if closes:
+                        self._tell_asked(asked)
+                        self.traffic.answered(command, self._used)
                     if self._messages.watched:
                         self.traffic.line(command.session, command.data, "to-host")
                 case talk.ToServer():
@@ -416,9 +421,17 @@ class ManagedServer:
                 case talk.Opened():
                     if (session := self._sessions.get(command.session)) is not None:
                         session.opened(command.identity)
-                    self.traffic.opened(command, self._used)
+                    asked.append(command)
                 case _:
+                    self._tell_asked(asked)
                     self._apply_rare(command)
+        if asked:
+            self._tell_asked(asked)
+
+    def _tell_asked(self, asked: list[talk.Opened]) -> None:
+        for command in asked:
+            self.traffic.opened(command, self._used)
+        asked.clear()
 
     def _apply_rare(self, command: talk.Command) -> None:
         match command:

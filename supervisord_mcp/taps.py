@@ -104,9 +104,9 @@ class TapDesk:
             return
         for instance in self._supervisor.instances:
             if instance.key.server == tap.name:
-                for session, identity, command, since in instance.traffic.waiting:
-                    asked = Asked(command.method, jsonrpc.string_of(command.tool) or "", since)
-                    matcher.expect(str(instance.key), session, identity, asked)
+                for call in instance.traffic.waiting:
+                    asked = Asked(call.method, jsonrpc.string_of(call.tool) or "", call.began)
+                    matcher.expect(call.instance, call.session, call.identity, asked)
         await self._follow(tap, partial(_tell, send, matcher, tap))
 
     async def _follow(self, tap: Tap, tell: Callable[[Message], None]) -> None:

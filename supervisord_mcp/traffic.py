@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
 
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.observer import Call, Message, Observers, Outcome
@@ -21,11 +22,9 @@ _WHOLE = 1 << 16
 _END = 1 << 10
 #: How much of the name of a host is kept, in characters.
 _LONGEST_NAME = 64
-#: Calls are told of after so many seconds; until then an answer up to this length waits to be looked into.
+#: Calls are told of after so many seconds, and so many at once.
 _SOON = 0.05
-#: So many are told of at once. Kept for longer, each call would be made in memory that was not used for a while.
 MANY = 16
-_KEPT = 1 << 10
 #: What a host is called that does not say.
 NAMELESS = "(unnamed)"
 
@@ -39,8 +38,7 @@ class _Answer(msgspec.Struct, gc=False):
     result: _Result | UnsetType = UNSET
 
 
-_Asked = tuple[Opened, float, int, bytes]
-
+_OK = Outcome.OK
 _FINE = b'"isError":false}}\n'
 _monotonic = time.monotonic
 _answers = msgspec.json.Decoder(_Answer)
@@ -67,10 +65,9 @@ class Traffic:
         self._calls = observers.calls
         self._messages = observers.messages[key.server]
         self._around = around
-        # What is open: the request, when it came, how long its line was, and that, where somebody wants it.
-        self._open: dict[tuple[SessionKey, bytes], _Asked] = {}
-        # What is over and not told yet: the same, when it was over, and the answer with its length, or how it ended.
-        self._news: list[tuple[_Asked, float, int, bytes | Outcome]] = []
+        # What is open, and what is over and not told yet.
+        self._open: dict[tuple[SessionKey, bytes], Call] = {}
+        self._news: list[Call] = []
         self._due = False
         self._hosts: dict[SessionKey, str] = {}
         self._observers = observers
@@ -81,18 +78,13 @@ class Traffic:
     def open(self) -> Iterator[Call]:
         """The calls that are not over yet, as if they were over now."""
         now = _monotonic()
-        for command, began, asked, _ in tuple(self._open.values()):
-            host = self._name(command.session)
-            yield Call(
-                *(self._server, self._instance, command.session, host, command.method, command.tool),
-                *(began, now, asked, 0, Outcome.CANCELLED),
-            )
+        for call in tuple(self._open.values()):
+            yield replace(call, ended=now, outcome=Outcome.CANCELLED)
 
     @property
-    def waiting(self) -> Iterator[tuple[SessionKey, bytes, Opened, float]]:
-        """The requests that are not answered yet: whose, with which id, what, and since when (monotonic clock)."""
-        for (session, identity), (command, began, *_) in tuple(self._open.items()):
-            yield session, identity, command, began
+    def waiting(self) -> Iterator[Call]:
+        """The calls that are not answered yet; how they ended is nothing."""
+        yield from tuple(self._open.values())
 
     def line(self, session: SessionKey, line: bytes | Oversized, direction: Direction) -> None:
         """A line is on its way; to be called only if somebody watches messages.
@@ -108,31 +100,50 @@ class Traffic:
             line = self.heard
             if isinstance(line, Oversized):
                 line = b""
-            kept = line if self._observers.keep_requests else b""
-            self._open[command.session, command.identity] = (command, now, len(line), kept)
+            session, identity = command.session, command.identity
+            # Made now and filled in later: a call is never copied on its way to those who are told.
+            self._open[session, identity] = Call(
+                self._server,
+                self._instance,
+                session,
+                self._hosts.get(session) or self._name(session),
+                command.method,
+                command.tool,
+                now,
+                now,
+                len(line),
+                0,
+                _OK,
+                identity,
+                line if self._observers.keep_requests else b"",
+            )
 
     def answered(self, command: ToSession, now: float) -> None:
         """Requests of a host are answered."""
-        if not self._open:
+        opened = self._open
+        if not opened:
             return
+        session, data = command.session, command.data
         for identity in command.closes:
-            asked = self._open.pop((command.session, identity), None)
-            if asked is not None:
-                data = command.data
-                length = len(data)
-                # A long answer is not kept for later.
-                ending = data if length <= _KEPT else _outcome(data)
-                self._news.append((asked, now, length, ending))
+            call = opened.pop((session, identity), None)
+            if call is not None:
+                call.ended = now
+                call.told = len(data)
+                # Many servers always say at the end that nothing failed, and a look is shorter than a call.
+                if not data.endswith(_FINE) and _failed(data):
+                    call.outcome = Outcome.ERROR
+                news = self._news
+                news.append(call)
                 if not self._due:
                     self._tell_soon()
-                elif len(self._news) == MANY:
+                elif len(news) == MANY:
                     self._around.later(0.0, self.tell)
 
     def dropped(self, command: Dropped) -> None:
         """A host gave up a request."""
-        asked = self._open.pop((command.session, command.identity), None)
-        if asked is not None:
-            self._given_up(asked, Outcome.TIMEOUT if command.overdue else Outcome.CANCELLED)
+        call = self._open.pop((command.session, command.identity), None)
+        if call is not None:
+            self._given_up(call, Outcome.TIMEOUT if command.overdue else Outcome.CANCELLED)
 
     def left(self, session: SessionKey) -> None:
         """A host is gone, and with it what it waited for."""
@@ -145,43 +156,12 @@ class Traffic:
     def tell(self) -> None:
         """Tell of the calls that are over."""
         news, self._news = self._news, []
-        if not news:
-            return
-        server, instance, hosts = self._server, self._instance, self._hosts
-        told = []
-        fine = Outcome.OK
-        for (command, began, asked, line), ended, length, ending in news:
-            session = command.session
-            host = hosts.get(session) or self._name(session)
-            if isinstance(ending, Outcome):
-                outcome = ending
-            elif ending.endswith(_FINE):  # as most are, and a look is shorter than a call
-                outcome = fine
-            else:
-                outcome = _outcome(ending)
-            method, tool = command.method, command.tool
-            identity = command.identity
-            told.append(  # written out, for a tuple that is unpacked takes five times as long
-                Call(
-                    server,
-                    instance,
-                    session,
-                    host,
-                    method,
-                    tool,
-                    began,
-                    ended,
-                    asked,
-                    length,
-                    outcome,
-                    identity,
-                    line,
-                )
-            )
-        self._calls.tell_all(told)
+        if news:
+            self._calls.tell_all(news)
 
-    def _given_up(self, asked: _Asked, outcome: Outcome) -> None:
-        self._news.append((asked, _monotonic(), 0, outcome))
+    def _given_up(self, call: Call, outcome: Outcome) -> None:
+        call.ended, call.outcome = _monotonic(), outcome
+        self._news.append(call)
         if not self._due:
             self._tell_soon()
 
@@ -216,13 +196,9 @@ def passing(
     return Message(server, instance, *who, direction, text, size)
 
 
-def _outcome(line: bytes) -> Outcome:
-    return Outcome.ERROR if _failed(line) else Outcome.OK
-
-
 def _failed(line: bytes) -> bool:
     """Whether an answer is an error, or the result of a tool that failed."""
-    # Many servers always say at the end that nothing failed; what is said last counts, as for every reader of JSON.
+    # What is said last counts, as for every reader of JSON.
     if line.endswith(_FINE):
         return False
     if len(line) <= _WHOLE:

@@ -296,6 +296,13 @@ async def test_a_disk_that_hangs_ends_the_audit_and_nothing_else(
         assert world.observers.recent[-1].data == {"observer": "audit", "cause": cause}
         assert not world.observers.keep_requests
         go_on.set()
+        await world.until(lambda: world.audit._written == world.audit._taken)
+        before = world.audit._written
+        world.observers.calls.tell(call(request()))
+        world.audit.configure(Settings(enabled=True))
+        assert (world.observers.keep_requests, world.observers.dropped) == (True, {})
+        world.observers.calls.tell(call(request()))
+        await world.until(lambda: world.audit._written == before + 1)
 
 
 @bounded(LIMIT)

@@ -394,7 +394,18 @@ async def test_events_are_remembered_and_followed(tmp_path: Path) -> None:
         command.leave()
         while len(one.observers.events._watchers) == count:
             await asyncio.sleep(0)
+        one.observers.publish(Event("second"))
+        one.observers.publish(Event("third", "gone"))
         other = one.command()
+        for wanted, kinds in (
+            ({"name": "s", "kinds": ["first", "second"]}, ["first"]),
+            ({"kinds": ["first", "second"]}, ["first", "second"]),
+            ({"name": "gone"}, ["third"]),
+        ):
+            chosen = other.post("events", **wanted)
+            assert (await other.reply(chosen))["result"] is None
+            assert [event["kind"] for event in await other.events(chosen, len(kinds))] == kinds
+        assert (await other.fail("events", name="x"))["code"] == "unknown-server"
         once = other.post("events")
         assert (await other.reply(once))["result"] is None
         assert len(await other.events(once, 3)) >= 3

@@ -193,6 +193,6 @@ def test_messages_are_told_as_they_are() -> None:
 def test_what_waits_is_known_with_its_id() -> None:
     world = World()
     world.open(identity=b'"x"')
-    [(session, identity, command, since)] = world.traffic.waiting
-    assert (session, identity, command.method) == (1, b'"x"', "tools/call")
-    assert since <= time.monotonic()
+    [call] = world.traffic.waiting
+    assert (call.session, call.identity, call.method) == (1, b'"x"', "tools/call")
+    assert call.began <= time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Annotated, Final
 
 import typer
@@ -12,14 +13,29 @@ from supervisord_mcp.cli.output import console, in_a_line, print_json
 from supervisord_mcp.cli.parameters import AsJson
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import EventRecord
+from supervisord_mcp.protocol.kinds import KINDS
 
 #: Columns that fit all kinds, and the names that most people give to servers.
 _KIND_WIDTH: Final = 15
 _SERVER_WIDTH: Final = 12
 
 
+def _check_kinds(values: list[str] | None) -> list[str] | None:
+    for value in values or ():
+        if value not in KINDS:
+            near = get_close_matches(value, KINDS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(KINDS)}"
+            raise typer.BadParameter(f"no event is of the kind '{value}'; {hint}")
+    return values
+
+
 def events(
+    name: Annotated[str, typer.Argument(help="Of this server only.", metavar="[NAME]")] = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens from now on.")] = False,
+    kinds: Annotated[
+        list[str] | None,
+        typer.Option("--kind", callback=_check_kinds, metavar="KIND", help="Of this kind only; may be given again."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what happened lately.
@@ -28,7 +44,7 @@ def events(
     is one object a line.
     """
     with connected() as client:
-        for raw in client.stream(control.Events(follow=follow)):
+        for raw in client.stream(control.Events(follow=follow, name=name, kinds=tuple(kinds or ()))):
             if as_json:
                 print_json(raw, indent=-1)
             else:

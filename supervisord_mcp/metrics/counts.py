@@ -115,24 +115,21 @@ class Counts:
         """Count calls that are over."""
         # Calls are told of a moment after they are over, which does not matter here.
         now = self._wall()
-        known = self._cells
+        cell, server, host, method, tool = None, "", "", "", b""
         for call in calls:
-            key = (call.server, call.host, call.method, call.tool)
-            cell = known.get(key)
-            if cell is None:
-                cell = self._cell(call)
-                # What a host makes up is kept nowhere as long as it made it.
-                if len(call.method) <= _LONGEST and len(call.tool) <= _LONGEST:
-                    known[key] = cell
+            # Most follow one of their kind.
+            if cell is None or call.tool != tool or call.host != host or call.method != method or call.server != server:
+                server, host, method, tool = call.server, call.host, call.method, call.tool
+                cell = self._known(call)
+                latency = cell.latency
+                cell.last = now
             cell.calls += 1
             cell.asked += call.asked
             cell.told += call.told
-            cell.last = now
             outcome = call.outcome
             if outcome is _OK or outcome is _ERROR:
                 seconds = call.ended - call.began
                 cell.seconds += seconds
-                latency = cell.latency
                 number = bisect_left(BOUNDS, seconds)
                 latency[number] = latency.get(number, 0) + 1
                 if outcome is _ERROR:
@@ -173,6 +170,16 @@ class Counts:
                 self._starting.pop(instance, None)
                 return
         self.changed = True
+
+    def _known(self, call: Call) -> Cell:
+        key = (call.server, call.host, call.method, call.tool)
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cell(call)
+            # What a host makes up is kept nowhere as long as it made it.
+            if len(call.method) <= _LONGEST and len(call.tool) <= _LONGEST:
+                self._cells[key] = cell
+        return cell
 
     def _cell(self, call: Call) -> Cell:
         cells = self.tally(call.server).cells

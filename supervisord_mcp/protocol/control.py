@@ -122,9 +122,14 @@ class Logs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):
-    """The events that the daemon remembers, and what follows. Stream of `EventRecord`."""
+    """The events that the daemon remembers, and what follows. Stream of `EventRecord`.
+
+    ``name`` is the server that they are to be of, ``kinds`` are the kinds wanted (`protocol.kinds`). Empty: all.
+    """
 
     follow: bool = False
+    name: str = ""
+    kinds: tuple[str, ...] = ()
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,20 @@ def test_events(smcp: Smcp, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch)
     assert second[26:] == "-             loaded"
     found = [json.loads(line) for line in smcp("events", "--json", "-f").out.splitlines()]
     assert [event["kind"] for event in found] == ["state", "loaded"]
-    assert daemon.asked == [control.Events(), control.Events(follow=True)]
+    assert smcp("events", "git", "--kind", "state", "--kind", "limit").status == 0
+    assert daemon.asked == [
+        control.Events(),
+        control.Events(follow=True),
+        control.Events(name="git", kinds=("state", "limit")),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "hint"), [("stat", "did you mean 'state'?"), ("xyzzy", "there are: state, ")])
+def test_a_kind_that_there_is_not_is_refused(smcp: Smcp, daemon: FakeDaemon, kind: str, hint: str) -> None:
+    ran = smcp("events", "--kind", kind)
+    assert ran.status == 2
+    assert hint in " ".join(ran.err.split())
+    assert daemon.asked == []
 
 
 def test_the_end_of_the_daemon_is_told(smcp: Smcp, daemon: FakeDaemon) -> None:
