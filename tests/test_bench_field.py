@@ -7,11 +7,13 @@ import os
 import queue
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,9 @@ import pytest
 
 from contrib.bench import server as tiny
 from contrib.bench.field import __main__ as field
-from contrib.bench.field import caller, census, readme, space, trial
+from contrib.bench.field import caller, census, engine, readme, space, trial
 from contrib.bench.field.amount import Amount
-from contrib.bench.field.peers import BY_NAME, EVERYTHING, NAME, PEERS, TINY_SERVER, Peer, Site
+from contrib.bench.field.peers import BY_NAME, EVERYTHING, NAME, PEERS, TINY_SERVER, Peer, Server, Site
 from contrib.bench.field.results import MEASURES, Row, from_plain, tables
 from contrib.bench.field.wires import WIRES, CallError, LostError, events
 from contrib.bench.place import ROOT, TINY, BenchError
@@ -253,6 +255,23 @@ def test_memory_that_is_hidden_is_a_reason_and_no_figure(tmp_path: Path, monkeyp
     assert {measure.name for measure in MEASURES if found.reason(measure)} == {"pss", "per_client"}
 
 
+def test_a_container_engine_is_not_counted_but_what_it_has_for_a_container_is(tmp_path: Path) -> None:
+    names = ("dockerd", "containerd", "containerd-shim-runc-v2", "server")
+    for name in names:
+        shutil.copy("/bin/sleep", tmp_path / name)
+    with ExitStack() as stack:
+        commands = {name: [str(tmp_path / name), "60"] for name in names}
+        pids = {}
+        for name, command in commands.items():
+            process = stack.enter_context(subprocess.Popen(command))
+            stack.callback(process.kill)
+            pids[process.pid] = name
+        found = census.take(commands["server"], frozenset())
+        assert [pids.get(process.pid) for process in found.servers] == ["server"]
+        others = {pids[process.pid] for process in found.others if process.pid in pids}
+        assert others == {"containerd-shim-runc-v2"}
+
+
 def test_rows_come_back_from_the_file() -> None:
     rows = [
         row({"p50": 1.0, "new": {"reason": "never"}}, {"p50": 2.0, "new": 3.0}),
@@ -306,6 +325,62 @@ def test_a_peer_that_cannot_be_installed_is_shown_as_such(
     assert "cannot be installed: no fastmcp-py in" in capsys.readouterr().out
 
 
+def test_where_no_engine_can_run_the_row_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Kit, "provide", lambda kit, place: None)
+    monkeypatch.setattr(field, "PEERS", (BY_NAME["smcp-container"],))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert field.main(["--quick", "--place", str(tmp_path)]) == 0
+    assert "[1] only root can start a container engine of its own" in capsys.readouterr().out
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert engine.lacking() == "dockerd is not installed"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (AssertionError("one\nno room"), "the container engine does not start: no room"),
+        (AssertionError(), "the container engine does not start: "),
+        (ModuleNotFoundError("no", name="pytest"), "what starts a container engine is not installed: pytest"),
+    ],
+)
+def test_why_an_engine_does_not_start(error: Exception, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(programs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(engine, "running", broken)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert engine.lacking() == said
+
+
+def test_an_engine_that_ends_at_once_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, place = tmp_path / "dockerd", tmp_path / "engine"
+    program.write_text("#!/bin/sh\necho no room >&2\nexit 1\n")
+    program.chmod(0o755)
+    place.mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: str(place))
+    assert engine.lacking() == "the container engine does not start: no room"
+    assert not place.exists()
+
+
+def test_another_way_into_a_row_is_shown_with_one_server_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[tuple[str, str]] = []
+    monkeypatch.setattr(Kit, "provide", lambda kit, place: None)
+
+    def run(peer: Peer, server: Server, place: Path, amount: Amount) -> trial.Found:
+        tried.append((peer.name, server.name))
+        return {}
+
+    monkeypatch.setattr(field, "run", run)
+    field.measure((BY_NAME["smcp"], BY_NAME["smcp-pump"]), tmp_path, SHORT, lambda text: None)
+    assert tried == [("smcp", "tiny"), ("smcp-pump", "tiny"), ("smcp", "everything")]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -343,6 +418,23 @@ def test_two_rows_from_the_start_to_the_file(
     shown = capsys.readouterr().out
     assert field.main(["--last", "--place", str(tmp_path)]) == 0
     assert capsys.readouterr().out == shown
+
+
+@pytest.mark.slow
+def test_a_container_from_the_start_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need(shutil.which("dockerd") and os.geteuid() == 0, "dockerd (Debian: docker.io), run by root")
+    monkeypatch.setattr(field, "QUICK", SHORT)
+    monkeypatch.setattr(field, "PEERS", (BY_NAME["smcp-container"],))
+    monkeypatch.setattr(field, "SERVERS", {"tiny": TINY_SERVER})
+    monkeypatch.setattr(Kit, "provide", lambda kit, place: None)
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    assert field.main(["--quick", "--place", str(tmp_path)]) == 0
+    [found] = json.loads((tmp_path / "field.json").read_text())["rows"]
+    cells = found["measures"]
+    assert {name: cell["reason"] for name, cell in cells.items() if "reason" in cell} == {}
+    assert cells.keys() == {measure.name for measure in MEASURES}
+    assert (cells["servers"]["median"], cells["left"]["median"]) == (1, 1)
+    assert {process.pid for process in psutil.Process().children(recursive=True)} <= before
 
 
 def test_a_gateway_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The daemon with a profiler in it: ``profiled.py run``, switched on and off by SIGUSR1.
 
 Run as a script in place of ``python -m supervisord_mcp``. Whenever it is switched off, what was counted is in the file
-that SMCP_PROFILE names; while it is on, that file does not exist.
+that SMCP_PROFILE names; while it is on, that file does not exist. SMCP_OTHERWISE has it do one thing otherwise.
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ def main() -> int:
 
     signal.signal(signal.SIGUSR1, switch)
     file.touch()
+    if way := os.environ.get("SMCP_OTHERWISE"):
+        # Only here: another revision, which is compared with, may not have it.
+        from contrib.bench.otherwise import WAYS
+
+        WAYS[way]()
     from supervisord_mcp.cli import main as smcp
 
     return smcp()

@@ -25,6 +25,8 @@ _BUILTINS = {
     "msgspec.json.Decoder": PARSE,
     "msgspec.json.Encoder": QUEUE,
 }
+#: What methods of an object of ``select.epoll`` are as system calls.
+_EPOLL = {"'poll'": "epoll_wait", **dict.fromkeys(("'register'", "'unregister'", "'modify'"), "epoll_ctl")}
 #: Parts of paths; the first one that fits counts.
 _PLACES = {
     "/asyncio/": LOOP,
@@ -101,4 +103,4 @@ def _own_step(function: Function) -> str:
 def _name(function: Function) -> str:
     """Return what a system call is called."""
     words = function[2].strip("<>").split()
-    return {"'poll'": "epoll_wait"}.get(words[1], words[-1].rpartition(".")[2])
+    return _EPOLL.get(words[1], words[-1].rpartition(".")[2])

@@ -65,8 +65,15 @@ class Dockerd:
         command += ["--pidfile", f"{place}/p", "--iptables=false", "--ip6tables=false", "--bridge=none"]
         with open(place / "log", "ab") as log:
             # In our session: what is adopted in another one is taken for a leftover of a server, and ended.
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        self.client = _answering(place)
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            self.client = _answering(place, process)
+        except BaseException:
+            process.terminate()
+            process.wait(60)
+            self.close()
+            raise
+        self._process = process
 
     def ended(self) -> str | None:
         """Say how it ended without having been told to, and start it again; return None if it runs."""
@@ -103,8 +110,8 @@ class Dockerd:
         return sorted(name for each in self.client.containers(all=True) for name in each["Names"])
 
 
-def _answering(place: Path) -> docker.APIClient:
-    """Return a client of the engine in a place once it answers."""
+def _answering(place: Path, process: subprocess.Popen[bytes]) -> docker.APIClient:
+    """Return a client of the engine in a place once it answers. Raise `AssertionError` with its words if it ends."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
         with contextlib.suppress(OSError, docker.errors.DockerException):
@@ -114,7 +121,8 @@ def _answering(place: Path) -> docker.APIClient:
             client.headers["Connection"] = "close"
             client.close()
             return client
-        assert time.monotonic() < deadline, (place / "log").read_text()[-2000:]
+        waits = process.poll() is None and time.monotonic() < deadline
+        assert waits, (place / "log").read_text(errors="replace")[-2000:]
         time.sleep(0.05)
 
 
@@ -204,7 +212,7 @@ class Podman:
                 group=None if person is None else person.pw_gid,
                 extra_groups=None if person is None else [],
             )
-        self.client = _answering(self.directory)
+        self.client = _answering(self.directory, self._process)
 
     def _command(self) -> list[str]:
         place = self.directory

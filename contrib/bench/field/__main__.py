@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from contrib.bench.field import readme, space
+from contrib.bench.field import engine, readme, space
 from contrib.bench.field.amount import FULL, QUICK, Amount
-from contrib.bench.field.peers import EVERYTHING, PEERS, SERVERS, Peer, Server
+from contrib.bench.field.peers import EVERYTHING, PEERS, SERVERS, TINY_SERVER, Peer, Server
 from contrib.bench.field.results import MEASURES, Row, from_plain, tables
 from contrib.bench.field.trial import Found
 from contrib.bench.figures import machine
@@ -84,10 +84,16 @@ def run(peer: Peer, server: Server, place: Path, amount: Amount) -> Found:
 def measure(peers: Sequence[Peer], place: Path, amount: Amount, tell: Tell) -> list[Row]:
     """Measure the peers in turns: in each round everybody once, and not always in the same order."""
     failed = install(list(dict.fromkeys([EVERYTHING, *(peer.kit for peer in peers if peer.kit)])), place, tell)
-    rows = {(peer, server): Row(peer.shown, peer.version, server.name) for server in SERVERS.values() for peer in peers}
+    missing = engine.lacking() if any(peer.contained for peer in peers) else ""
+    rows = {
+        (peer, server): Row(peer.shown, peer.version, server.name)
+        for server in SERVERS.values()
+        for peer in peers
+        if server is TINY_SERVER or not peer.only_tiny
+    }
     for (peer, server), row in rows.items():
         needs = [*([peer.kit] if peer.kit else []), *([EVERYTHING] if server.name == "everything" else [])]
-        row.absent = next((failed[kit.name] for kit in needs if kit.name in failed), "")
+        row.absent = next((failed[kit.name] for kit in needs if kit.name in failed), missing if peer.contained else "")
     keys = [key for key, row in rows.items() if not row.absent]
     start, longest = time.monotonic(), 0.0
     for number in range(amount.rounds):

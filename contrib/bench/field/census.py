@@ -12,6 +12,8 @@ import psutil
 from contrib.bench.place import BenchError
 
 _MIB = 1 << 20
+#: A container engine serves a whole machine; only what it has for each container counts, like what holds a sandbox.
+_ENGINE = {"dockerd", "containerd"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,18 @@ class Census:
 
 
 def take(command: Sequence[str], ours: frozenset[int]) -> Census:
-    """Count all descendants of this process but these of ours; a server is who runs exactly its command."""
+    """Count all descendants of this process but these of ours and a container engine.
+
+    A server is who runs exactly its command, in a container too.
+    """
     servers: list[psutil.Process] = []
     others: list[psutil.Process] = []
     for process in _living():
         if process.pid in ours:
             continue
         with suppress(psutil.Error):
+            if process.name() in _ENGINE:
+                continue
             (servers if process.cmdline() == list(command) else others).append(process)
     return Census(tuple(servers), tuple(others))
 

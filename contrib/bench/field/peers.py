@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from contrib.bench.field import nothing
+from contrib.bench.field import engine, nothing
 from contrib.bench.place import ROOT, TINY
 from contrib.matrix.peers import Kit
 
@@ -53,12 +53,16 @@ SERVERS = {server.name: server for server in (TINY_SERVER, Server("everything", 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a peer is started with: a home of its own, where it is installed, and the server that it is to offer."""
+    """What a peer is started with: a home of its own, where it is installed, and the server that it is to offer.
+
+    ``engine`` is the URL of a container engine, for a peer that is `Peer.contained`.
+    """
 
     home: Path
     place: Path
     kit: Kit | None
     server: list[str]
+    engine: str = ""
 
     def program(self, name: str) -> list[str]:
         """Return how an installed program is run: with the interpreter that was installed with it, if one was."""
@@ -97,7 +101,8 @@ class Peer:
 
     ``wire`` gives the words for `caller`, ``fresh`` those that lead to a copy of the server that was never started,
     where clients share one, and ``prepare`` a command that has to run before. ``sandboxed`` says whether the server
-    runs in a sandbox, ``only_tiny`` that the row is another way into what the row before it measures.
+    runs in a sandbox, ``contained`` that this is a container, and that there has to be an engine. ``only_tiny`` is for
+    another way into what the row before it measures: it is shown with one server only.
     """
 
     name: str
@@ -109,6 +114,7 @@ class Peer:
     fresh: tuple[Command, ...] = ()
     tool: str = "{}"
     sandboxed: bool = False
+    contained: bool = False
     only_tiny: bool = False
 
     @property
@@ -148,7 +154,11 @@ def _smcp(name: str, shown: str, runtime: str, kind: str = "pipes") -> Peer:
             if runtime != "bare":
                 folder = Path(site.server[-1]).parent
                 root = next((path for path in folder.parents if path.name == "node_modules"), folder)
-                lines.append(f"mounts = [{{ path = {json.dumps(str(root))} }}]")
+                contained = runtime == "container"
+                mounts = [str(root), *(engine.shown(site.server) if contained else ())]
+                lines.append(f"mounts = [{', '.join(f'{{ path = {json.dumps(mount)} }}' for mount in mounts)}]")
+                if contained:
+                    lines.append(f'engine = {json.dumps(site.engine)}\nimage = "{engine.IMAGE}"\npull = "never"')
         path = site.home / "smcp" / "config" / "config.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(lines) + "\n")
@@ -161,6 +171,7 @@ def _smcp(name: str, shown: str, runtime: str, kind: str = "pipes") -> Peer:
         gateway=configured,
         fresh=tuple(map(to, _FRESH)),
         sandboxed=runtime != "bare",
+        contained=runtime == "container",
         only_tiny=kind != "pipes",
     )
 
@@ -189,6 +200,7 @@ PEERS: tuple[Peer, ...] = (
     _smcp("smcp", "smcp", "bare"),
     _smcp("smcp-pump", "smcp, a terminal as host", "bare", "terminal"),
     _smcp("smcp-sandboxed", "smcp, sandboxed", "bwrap"),
+    _smcp("smcp-container", "smcp, in a container", "container"),
     Peer(
         "mcp-proxy-py",
         "mcp-proxy (Python)",

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 
 from contrib.bench.calls import percentile
-from contrib.bench.field import caller, census, space
+from contrib.bench.field import caller, census, engine, space
 from contrib.bench.field.amount import Amount
 from contrib.bench.field.peers import BY_NAME, SERVERS, Command, Peer, Server, Site
 from contrib.bench.hosts import Host
@@ -318,14 +318,14 @@ def main(words: Sequence[str]) -> None:
     space.settle()
     peer, server = BY_NAME[words[0]], SERVERS[words[1]]
     place, amount = Path(words[2]), Amount(**json.loads(words[3]))
-    home = Path(tempfile.mkdtemp(prefix="smcp-field-"))
-    try:
-        site = Site(home, place, peer.kit, server.command(place))
-        one = Trial(peer, server, site, amount)
+    command = server.command(place)
+    with ExitStack() as stack:
+        home = Path(tempfile.mkdtemp(prefix="smcp-field-"))
+        stack.callback(shutil.rmtree, home, ignore_errors=True)
+        url = stack.enter_context(engine.running(command[:1])) if peer.contained else ""
+        one = Trial(peer, server, Site(home, place, peer.kit, command, url), amount)
         one.tell = _print
         _print(one.run())
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def _print(found: Found) -> None:
