@@ -403,14 +403,12 @@ class ManagedServer:
             # Every call comes through here, and a pattern that binds names takes almost twice as long.
             match command:
                 case talk.ToSession():
-                    closes = command.closes
-                    if closes:
+                    if command.closes:
                         self._used = self._loop.time()
                     if (session := self._sessions.get(command.session)) is not None:
-                        session.send(command.data, command.weight, closes)
-                    if closes:
-                        self._tell_asked(asked)
-                        self.traffic.answered(command, self._used)
+                        session.send(command.data, command.weight, command.closes)
+                    self.traffic.opened(asked, self._used)
+                    self.traffic.answered(command, self._used)
                     if self._messages.watched:
                         self.traffic.line(command.session, command.data, "to-host")
                 case talk.ToServer():
@@ -423,15 +421,10 @@ class ManagedServer:
                         session.opened(command.identity)
                     asked.append(command)
                 case _:
-                    self._tell_asked(asked)
+                    self.traffic.opened(asked, self._used)
                     self._apply_rare(command)
         if asked:
-            self._tell_asked(asked)
-
-    def _tell_asked(self, asked: list[talk.Opened]) -> None:
-        for command in asked:
-            self.traffic.opened(command, self._used)
-        asked.clear()
+            self.traffic.opened(asked, self._used)
 
     def _apply_rare(self, command: talk.Command) -> None:
         match command:

@@ -94,29 +94,31 @@ class Traffic:
         host = (self._hosts.get(session) or self._name(session)) if session else ""
         self._messages.tell(passing(self._server, self._instance, (session, host), line, direction))
 
-    def opened(self, command: Opened, now: float) -> None:
-        """A request of a host waits for its answer from now on, which is a time of the monotonic clock."""
-        if self._calls.watched and command.method:
-            line = self.heard
-            if isinstance(line, Oversized):
-                line = b""
-            session, identity = command.session, command.identity
-            # Made now and filled in later: a call is never copied on its way to those who are told.
-            self._open[session, identity] = Call(
-                self._server,
-                self._instance,
-                session,
-                self._hosts.get(session) or self._name(session),
-                command.method,
-                command.tool,
-                now,
-                now,
-                len(line),
-                0,
-                _OK,
-                identity,
-                line if self._observers.keep_requests else b"",
-            )
+    def opened(self, commands: list[Opened], now: float) -> None:
+        """Requests of a host wait for their answer from now on, a time of the monotonic clock; the list is emptied."""
+        line = self.heard
+        if isinstance(line, Oversized):
+            line = b""
+        for command in commands if self._calls.watched else ():
+            if command.method:
+                session, identity = command.session, command.identity
+                # Made now and filled in later: a call is never copied on its way to those who are told.
+                self._open[session, identity] = Call(
+                    self._server,
+                    self._instance,
+                    session,
+                    self._hosts.get(session) or self._name(session),
+                    command.method,
+                    command.tool,
+                    now,
+                    now,
+                    len(line),
+                    0,
+                    _OK,
+                    identity,
+                    line if self._observers.keep_requests else b"",
+                )
+        commands.clear()
 
     def answered(self, command: ToSession, now: float) -> None:
         """Requests of a host are answered."""

@@ -45,7 +45,7 @@ class World:
 
     def open(self, session: int = 1, identity: bytes = b"1", method: str = "tools/call", tool: bytes = b'"t"') -> None:
         self.traffic.heard = b"x" * 40
-        self.traffic.opened(Opened(session, identity, method, tool), time.monotonic())
+        self.traffic.opened([Opened(session, identity, method, tool)], time.monotonic())
 
 
 def test_a_call_is_told_when_it_is_answered() -> None:
@@ -134,7 +134,7 @@ def test_a_host_is_asked_for_its_name_until_it_says_it() -> None:
 
 def test_a_listen_is_no_call() -> None:
     world = World()
-    world.traffic.opened(Opened(1, b"1"), 1.0)
+    world.traffic.opened([Opened(1, b"1")], 1.0)
     assert list(world.traffic.open) == []
 
 

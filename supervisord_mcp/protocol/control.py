@@ -122,10 +122,7 @@ class Logs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):
-    """The events that the daemon remembers, and what follows. Stream of `EventRecord`.
-
-    ``name`` is the server that they are to be of, ``kinds`` are the kinds wanted (`protocol.kinds`). Empty: all.
-    """
+    """The events that the daemon remembers, and what follows; of a server, of kinds. Stream of `EventRecord`."""
 
     follow: bool = False
     name: str = ""
