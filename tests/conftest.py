@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ settings.register_profile(
     "deep", max_examples=5000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+# Tests send it, and what is started while it is ignored (by nohup) ignores it too.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Tests start smcp, mcp-server-time and others by name, also where nobody activated the environment.
 os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))

@@ -440,8 +440,13 @@ def test_a_container_from_the_start_to_the_file(tmp_path: Path, monkeypatch: pyt
 def test_a_gateway_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
     words = [sys.executable, "-c", "import sys; sys.exit('no, thanks')"]
     peer = Peer("ended", "ended", wire=lambda site: ["pipes", *TINY], gateway=lambda site: words)
-    found = trial.Trial(peer, TINY_SERVER, site(tmp_path), SHORT).run()
+    # The engine of other tests is a child of this process, too.
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        found = trial.Trial(peer, TINY_SERVER, site(tmp_path), SHORT).run()
+        alive = stranger.poll() is None
+        stranger.kill()
     assert found == {"ready": {"reason": "the gateway does not listen (no, thanks)"}}
+    assert alive
 
 
 LATE = """import json, sys, time

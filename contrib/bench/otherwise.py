@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import selectors
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -23,6 +25,8 @@ from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.runtimes import orphans
 
 VARIABLE = "SMCP_OTHERWISE"
+#: For how long `look_again` looks, in seconds.
+_MOMENT = 60e-6
 
 
 def read_until_empty() -> None:
@@ -131,6 +135,21 @@ def uvloop() -> None:
     _replace(orphans, "watch_strangers", lambda _loop: lambda: None)
 
 
+def look_again() -> None:
+    """Look for news again and again for a moment before sleeping: who sleeps has to be woken, which takes a while."""
+    sleep: Any = selectors.EpollSelector.select
+
+    def select(self: Any, timeout: float | None = None) -> Any:
+        if timeout is None or timeout > 0:
+            end = time.perf_counter() + _MOMENT
+            while time.perf_counter() < end:
+                if found := sleep(self, 0):
+                    return found
+        return sleep(self, timeout)
+
+    _replace(selectors.EpollSelector, "select", select)
+
+
 #: The ways by the name of what is measured.
 WAYS: dict[str, Callable[[], None]] = {
     "read-until-empty": read_until_empty,
@@ -142,6 +161,7 @@ WAYS: dict[str, Callable[[], None]] = {
     "unfrozen": unfrozen,
     "no-collector": no_collector,
     "uvloop": uvloop,
+    "look-again": look_again,
 }
 
 

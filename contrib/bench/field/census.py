@@ -69,6 +69,11 @@ def take(command: Sequence[str], ours: frozenset[int]) -> Census:
     return Census(tuple(servers), tuple(others))
 
 
+def living() -> frozenset[int]:
+    """Return the pids of all descendants of this process."""
+    return frozenset(process.pid for process in _living())
+
+
 def _living() -> Iterator[psutil.Process]:
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):

@@ -74,6 +74,8 @@ class Trial:
         #: Private memory of everything while one client is connected, in MiB; None where it is hidden.
         self._alone: float | None = None
         self._log = site.home / "gateway.log"
+        # Whoever runs the trial may have children of its own: they are nobody's gateway, and live on after it.
+        self._strangers = census.living()
 
     def run(self) -> Found:
         """Measure everything that there is, in an order in which nothing spoils what comes after it."""
@@ -276,7 +278,7 @@ class Trial:
         return client
 
     def _census(self) -> census.Census:
-        return census.take(self.site.server, frozenset(client.pid for client in self._clients))
+        return census.take(self.site.server, self._strangers | {client.pid for client in self._clients})
 
     def _command(self, command: list[str]) -> None:
         done = subprocess.run(
