@@ -63,9 +63,6 @@ PROGRAMS: Mapping[str, str] = {
     **dict.fromkeys(("python", "python3", "uv", "uvx", "pipx", "poetry"), "python-net"),
 }
 
-#: Programs that hand their server to an engine, which cannot be reached from a sandbox.
-ENGINES = frozenset({"docker", "podman", "nerdctl"})
-
 #: Programs that find what they run in the directory where they are started, without a path to it.
 RUNNERS = frozenset(
     {

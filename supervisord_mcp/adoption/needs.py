@@ -15,10 +15,10 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from supervisord_mcp.adoption.knowledge import ENGINES, PACKAGES, PORTS, PROGRAMS, RUNNERS, Known
+from supervisord_mcp.adoption.knowledge import PACKAGES, PORTS, PROGRAMS, RUNNERS, Known
 from supervisord_mcp.config.lint import risk_of
 from supervisord_mcp.config.models import Mount
-from supervisord_mcp.config.openings import openings
+from supervisord_mcp.config.openings import ENGINES, openings
 from supervisord_mcp.config.variables import PROJECT, Expansion, Variables, expand, names
 from supervisord_mcp.errors import LaunchError
 from supervisord_mcp.packages.requests import npm_name, python_name, recognise

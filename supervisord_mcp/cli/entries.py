@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 from typing import Annotated, Any
 
 import typer
 
 from supervisord_mcp.cli.client import paths, reload_daemon
 from supervisord_mcp.cli.mounts import mount_of
-from supervisord_mcp.cli.output import console
+from supervisord_mcp.cli.output import console, printable
 from supervisord_mcp.cli.parameters import ServerName, profile_names
 from supervisord_mcp.errors import UsageError
 
@@ -94,11 +95,25 @@ def add(
         _merge(entry, _setting(setting))
     learn_stored(Vault(paths(), os.environ))
     file = edit.add_server(paths(), name, entry, replace=replace, known=stored_in)
+    _note_engine(name, entry)
     reload_daemon()
     if verbose:
         from supervisord_mcp.config.rewrite import put_server
 
         console().print(f"# {file}\n{put_server('', name, entry)}".rstrip(), soft_wrap=True)
+
+
+def _note_engine(name: str, entry: dict[str, Any]) -> None:
+    """Tell of a command that can do nothing in the sandbox that it is going to be in."""
+    from supervisord_mcp.config.openings import ENGINES
+
+    program = posixpath.basename(entry["command"][0]) if "command" in entry else ""
+    if program in ENGINES and not entry.keys() & {"runtime", "profile", "mounts"}:
+        note = (
+            f"note: the sandbox does not let {program} reach its engine. Run the image as a container of smcp:\n"
+            f"  smcp add --replace {name} --image IMAGE\nor {program} itself with all your rights: --runtime bare"
+        )
+        console(stderr=True).print(printable(note), soft_wrap=True)
 
 
 def remove(name: ServerName) -> None:

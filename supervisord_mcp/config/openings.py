@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+#: Programs that hand their server to an engine, which cannot be reached from a sandbox.
 ENGINES = frozenset({"docker", "podman", "nerdctl"})
 #: Sockets of engines: who reaches one is root on the machine, or at least its owner.
 _SOCKETS = ("docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock")

@@ -46,6 +46,17 @@ def test_add_and_remove_in_silence_and_with_comments_kept(smcp: Smcp, home: Path
     assert daemon.asked == [control.Reload(), control.Reload()]
 
 
+@pytest.mark.parametrize(
+    ("words", "noted"),
+    [(("docker", "run", "-i", "x"), True), (("/usr/bin/podman", "run", "-i", "x"), True), (("dockerize",), False)],
+)
+def test_an_engine_that_the_sandbox_keeps_away_is_told(smcp: Smcp, home: Path, words: list[str], noted: bool) -> None:
+    ran = smcp("add", "x", "--", *words)
+    assert ran.status == 0
+    assert ("smcp add --replace x --image IMAGE" in ran.err) == noted
+    assert smcp("add", "y", "--runtime", "bare", "--", *words).err == ""
+
+
 def test_add_without_a_daemon(smcp: Smcp, home: Path) -> None:
     assert smcp("add", "x", "--", "y").status == 0
     assert servers(home) == {"x": {"command": ["y"]}}
