@@ -16,14 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from contrib.bench import profiled, relay
 from contrib.bench.calls import percentile
 from contrib.bench.figures import Figure, Sample, grid, machine, number, table
-from contrib.bench.hosts import Host
+from contrib.bench.hosts import Host, crowd, flood
 from contrib.bench.place import BARE, ROOT, STEP, TINY, BenchError, Place
 from contrib.bench.plan import FULL, QUICK, Plan
 from contrib.bench.revisions import checkout
@@ -33,6 +33,7 @@ from contrib.bench.steps import STEPS, Profile, Stats, hottest, profile_of
 _MANY = 8
 _PATIENCE = 10.0
 _HOTTEST = 12
+_HOSTS = 10
 #: What waits is not what works.
 _WAITING = STEPS[0]
 
@@ -134,22 +135,47 @@ def processor(plan: Plan) -> Iterator[Figure]:
 
 
 def floor(plan: Plan) -> Iterator[Figure]:
-    """Yield what is added to a call by a process in between that does nothing, and by smcp."""
-    with tempfile.TemporaryDirectory(prefix="smcp-relay-") as folder, Place(copies=0) as place, ExitStack() as stack:
+    """Yield what a process in between that does nothing costs one host and ten, and what smcp costs them."""
+    with tempfile.TemporaryDirectory(prefix="smcp-relay-") as folder, Place(copies=0) as place:
         between = {name: [*command, *TINY] for name, command in relays(Path(folder)).items()}
         commands = {"direct": TINY, **between, "smcp": place.shim(BARE)}
-        hosts = {name: stack.enter_context(Host(command, place.environ)) for name, command in commands.items()}
-        taken: dict[str, list[float]] = {name: [] for name in hosts}
+        yield from _added(commands, place.environ, plan)
+        yield from _rates(commands, place.environ, plan)
+
+
+def _added(commands: Mapping[str, Sequence[str]], environ: Mapping[str, str], plan: Plan) -> Iterator[Figure]:
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    with ExitStack() as stack:
+        hosts = {name: stack.enter_context(Host(command, environ)) for name, command in commands.items()}
         for host in hosts.values():
             host.do("open")
             host.do("calls", count=plan.calls)
         for turn in range(plan.rounds):
-            for name in (*hosts,) if turn % 2 else reversed(hosts):  # nobody is always the first
+            for name in _in_turn(hosts, turn):
                 times = sorted(hosts[name].do("calls", count=plan.calls)["nanoseconds"])
                 taken[name].append(percentile(times, 50) / 1e6)
     direct, *others = ((name, Sample.of(values)) for name, values in taken.items())
     for name, sample in others:
         yield Figure(f"added to a call by {name}, p50", "ms", sample.less(direct[1]), None, direct[1], sample)
+
+
+def _rates(commands: Mapping[str, Sequence[str]], environ: Mapping[str, str], plan: Plan) -> Iterator[Figure]:
+    # A relay serves one host, so ten have ten relays and ten servers; only smcp has one.
+    counted: dict[str, list[float]] = {name: [] for name in commands}
+    with ExitStack() as stack:
+        crowds = {name: stack.enter_context(crowd(command, environ, _HOSTS)) for name, command in commands.items()}
+        for turn in range(plan.floods):
+            for name in _in_turn(crowds, turn):
+                counted[name].append(flood(crowds[name], plan.seconds))
+    direct, *others = ((name, Sample.of(values)) for name, values in counted.items())
+    for name, sample in others:
+        what = f"calls per second, {_HOSTS} hosts, through {name}"
+        yield Figure(what, "×", sample.over(direct[1]), None, direct[1], sample, "/s")
+
+
+def _in_turn(names: Iterable[str], turn: int) -> list[str]:
+    # Nobody is always the first.
+    return list(names) if turn % 2 else list(names)[::-1]
 
 
 def relays(folder: Path) -> dict[str, list[str]]:
