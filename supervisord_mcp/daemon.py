@@ -29,6 +29,7 @@ from supervisord_mcp.credentials.masking import MaskedText, masker
 from supervisord_mcp.credentials.reading import Credentials
 from supervisord_mcp.endpoint import Endpoint
 from supervisord_mcp.errors import ConfigError, DaemonAliveError, LaunchError, Problem, SmcpError
+from supervisord_mcp.eventloop import new_event_loop
 from supervisord_mcp.exporter import Exporter
 from supervisord_mcp.hostwatch import HostWatch
 from supervisord_mcp.images.provider import Change
@@ -431,7 +432,8 @@ def main(*, on_demand: bool) -> int:
         logging.getLogger().setLevel(loaded.config.daemon.log_level.upper())
         _allow_descriptors()
         _give_memory_back()
-        anyio.run(Daemon(paths, loaded, on_demand=on_demand).run, endpoint)
+        daemon = Daemon(paths, loaded, on_demand=on_demand)
+        anyio.run(daemon.run, endpoint, backend_options={"loop_factory": new_event_loop})
     return 0
 
 

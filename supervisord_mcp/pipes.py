@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
+from supervisord_mcp.eventloop import DirectLoop
+
 _log = logging.getLogger(__name__)
 
 #: How much one readiness of a descriptor is read at most, in bytes: what a pipe holds. For twice as much, the C library
@@ -43,7 +45,13 @@ class ChunkReader:
         on_end: Callable[[OSError | None], None],
         read: Callable[[int], bytes] = read_chunk,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        self._add: Callable[[int, Callable[[], None]], object]
+        self._remove: Callable[[int], object]
+        if isinstance(loop, DirectLoop):
+            self._add, self._remove = loop.add_direct_reader, loop.remove_direct_reader
+        else:
+            self._add, self._remove = loop.add_reader, loop.remove_reader
         self._descriptor = descriptor
         self._on_chunk = on_chunk
         self._on_end = on_end
@@ -56,13 +64,13 @@ class ChunkReader:
     def pause(self) -> None:
         """Stop reading until `resume`; the other side feels it once the pipe is full."""
         if self._reading:
-            self._loop.remove_reader(self._descriptor)
+            self._remove(self._descriptor)
             self._reading = False
 
     def resume(self) -> None:
         """Read on."""
         if not self._reading and not self._closed:
-            self._loop.add_reader(self._descriptor, self._readable)
+            self._add(self._descriptor, self._readable)
             self._reading = True
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from supervisord_mcp import pipes
+from supervisord_mcp import daemon, pipes
 from supervisord_mcp.pipes import ChunkReader, QueueWriter
 from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.runtimes import orphans
@@ -128,7 +128,7 @@ def uvloop() -> None:
     """
     run: Any = anyio.run
 
-    def on_it(function: Any, *arguments: Any) -> Any:
+    def on_it(function: Any, *arguments: Any, **_own: Any) -> Any:
         return run(function, *arguments, backend_options={"use_uvloop": True})
 
     _replace(anyio, "run", on_it)
@@ -150,6 +150,11 @@ def look_again() -> None:
     _replace(selectors.EpollSelector, "select", select)
 
 
+def through_a_handle() -> None:
+    """Let asyncio make a handle of each piece of news, queue it and run it, as its own loop does."""
+    _replace(daemon, "new_event_loop", asyncio.new_event_loop)
+
+
 #: The ways by the name of what is measured.
 WAYS: dict[str, Callable[[], None]] = {
     "read-until-empty": read_until_empty,
@@ -157,6 +162,7 @@ WAYS: dict[str, Callable[[], None]] = {
     "always-queue": always_queue,
     "one-piece": one_piece,
     "through-a-task": through_a_task,
+    "through-a-handle": through_a_handle,
     "parse-everything": parse_everything,
     "unfrozen": unfrozen,
     "no-collector": no_collector,
