@@ -14,7 +14,7 @@ import pytest
 from tests.kit.bounded import bounded
 from tests.kit.daemon import Daemon, Fake, daemon, fake
 from tests.kit.engine import Dockerd
-from tests.kit.fhost import ConversationError
+from tests.kit.fhost import ConversationError, Host
 from tests.kit.images import load
 from tests.kit.sshd import Sshd
 
@@ -32,6 +32,8 @@ def behind(engine: Dockerd, place: Path) -> Iterator[Sshd]:
 def far(name: str, sshd: Sshd, image: str, **entry: Any) -> Fake:
     backoff = {"first": "100ms", "most": "500ms"}
     base = {"runtime": "container", "engine": sshd.url, "image": image, "pull": "never", "backoff": backoff}
+    # A start is some ten connections of ssh, each with its own handshake.
+    base["start_timeout"] = "60s"
     return fake(name, entry={**base, **entry})
 
 
@@ -45,13 +47,20 @@ async def served(engine: Dockerd, sshd: Sshd, *fakes: Fake) -> AsyncIterator[Dae
             await asyncio.sleep(0.05)
 
 
-@bounded(120)
+async def connected(d: Daemon) -> Host:
+    """Start a host of the server over there, and do its handshake."""
+    host = d.host("s")
+    await host.handshake("2025-11-25", None, id='"hello"', timeout=60)
+    return host
+
+
+@bounded(180)
 async def test_a_server_behind_ssh_answers_and_comes_back_after_the_connection(engine: Dockerd, tmp_path: Path) -> None:
     image = load(engine.client, "fake")
     with behind(engine, tmp_path) as sshd:
         async with served(engine, sshd, far("s", sshd, image), fake("other")) as d:
             other = await d.connected("other")
-            host = await d.connected("s")
+            host = await connected(d)
             assert (await host.call("echo", value="far")).text == "far"
             before = engine.containers()
             assert len(before) == 1
@@ -60,7 +69,7 @@ async def test_a_server_behind_ssh_answers_and_comes_back_after_the_connection(e
             assert sshd.cut() >= 2
             answer = await waiting
             assert answer.error is not None, "a call that nobody can answer any more is told so"
-            assert (await host.call("echo", value="again", timeout=30)).text == "again"
+            assert (await host.call("echo", value="again", timeout=60)).text == "again"
             after = engine.containers()
             assert len(after) == 1
             assert after != before
@@ -68,21 +77,21 @@ async def test_a_server_behind_ssh_answers_and_comes_back_after_the_connection(e
             assert (await other.call("echo", value="near")).text == "near"
 
 
-@bounded(90)
+@bounded(150)
 async def test_a_key_that_is_not_taken_is_named_with_what_to_do(engine: Dockerd, tmp_path: Path) -> None:
     image = load(engine.client, "fake")
     with behind(engine, tmp_path) as sshd:
         sshd.use("stranger")
         async with served(engine, sshd, far("s", sshd, image), fake("other")) as d:
             with pytest.raises(ConversationError, match=r"Permission denied \(publickey\)"):
-                await d.connected("s")
+                await connected(d)
             assert "SSH_AUTH_SOCK" in (await d.server("s"))["last_error"]
             assert (await (await d.connected("other")).call("echo", value="near")).text == "near"
             sshd.use("person")
-            assert (await (await d.connected("s")).call("echo", value="far")).text == "far"
+            assert (await (await connected(d)).call("echo", value="far")).text == "far"
 
 
-@bounded(90)
+@bounded(150)
 async def test_a_machine_that_is_not_known_is_never_taken_for_the_one_that_is_meant(
     engine: Dockerd, tmp_path: Path
 ) -> None:
@@ -91,8 +100,8 @@ async def test_a_machine_that_is_not_known_is_never_taken_for_the_one_that_is_me
         sshd.know(known=False)
         async with served(engine, sshd, far("s", sshd, image)) as d:
             with pytest.raises(ConversationError, match="Host key verification failed"):
-                await d.connected("s")
+                await connected(d)
             assert f"ssh -l {sshd.user} -p {sshd.port} -- 127.0.0.1" in (await d.server("s"))["last_error"]
             assert (sshd.place / "known").read_text() == ""
             sshd.know()
-            assert (await (await d.connected("s")).call("echo", value="far")).text == "far"
+            assert (await (await connected(d)).call("echo", value="far")).text == "far"

@@ -36,6 +36,8 @@ IdentitiesOnly yes
 IdentityAgent none
 UserKnownHostsFile {place}/known
 GlobalKnownHostsFile /dev/null
+KexAlgorithms curve25519-sha256
+GSSAPIAuthentication no
 """
 
 

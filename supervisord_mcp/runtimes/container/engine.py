@@ -91,6 +91,7 @@ class Engine:
         self._client: docker.APIClient | None = None
         self._bridge: Bridge | None = None
         self._connected: Place | None = None
+        self._version = ""
         self._facts: Facts | None = None
         self._bridging = threading.Lock()
         self._calls: set[asyncio.Future[Any]] = set()
@@ -151,7 +152,7 @@ class Engine:
         if client is None:
             place = self.place()
             client = self._client = connect(place, self._bridged(place))
-            self._connected = place
+            self._connected, self._version = place, str(client.api_version)
         elif self._connected is not None and self._connected.path is not None:
             # The library leaves an open socket behind where nobody listens.
             reach(self._connected.path, _CONNECT_SECONDS)
@@ -160,7 +161,8 @@ class Engine:
     def connect(self) -> docker.APIClient:
         """Return a client of its own, for a request that goes on and on. Blocks. Raise in the words of the library."""
         place = self.place()
-        return connect(place, self._bridged(place), seconds=None)
+        known = self._version if self._client is not None and place == self._connected else ""
+        return connect(place, self._bridged(place), seconds=None, version=known)
 
     async def facts(self) -> Facts:
         """Return what the engine says of itself. It is asked once for each connection."""
@@ -229,8 +231,13 @@ class Engines:
         return iter(list(self._engines.values()))
 
 
-def connect(place: Place, bridge: Bridge | None = None, *, seconds: int | None = _SECONDS) -> docker.APIClient:
-    """Return a client of the engine at a place, through a bridge where there is one. Blocks. Raise as the library."""
+def connect(
+    place: Place, bridge: Bridge | None = None, *, seconds: int | None = _SECONDS, version: str = ""
+) -> docker.APIClient:
+    """Return a client of the engine at a place, through a bridge where there is one. Blocks. Raise as the library.
+
+    The engine is asked for its ``version`` of the protocol unless that is known.
+    """
     import docker
     import docker.constants
     import docker.tls
@@ -259,6 +266,8 @@ def connect(place: Place, bridge: Bridge | None = None, *, seconds: int | None =
         made.headers["Connection"] = "close"
         return made if bridge is None else through(made, bridge)
 
+    if version:
+        return client(version, seconds)
     patience = _CONNECT_SECONDS if bridge is None else CONNECT_SECONDS + 5
     with contextlib.closing(client(docker.constants.MINIMUM_DOCKER_API_VERSION, patience)) as first:
         # The library would ask by itself, but leaves its connection open where nobody answers.
