@@ -10,9 +10,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
-import urllib3
-import urllib3.connection
-from docker.transport.basehttpadapter import BaseHTTPAdapter
+from docker.transport.unixconn import UnixHTTPAdapter, UnixHTTPConnection, UnixHTTPConnectionPool
 
 from supervisord_mcp.runtimes.container.bridge import Bridge
 
@@ -22,41 +20,40 @@ if TYPE_CHECKING:
 
 def through(client: docker.APIClient, bridge: Bridge) -> docker.APIClient:
     """Let every connection of a client be one of ssh's; return the client."""
-    client.mount(client.base_url, _BridgeAdapter(bridge))
+    client.mount(client.base_url, _BridgeAdapter(bridge, client.timeout))
     return client
 
 
-class _BridgeConnection(urllib3.connection.HTTPConnection):
+class _BridgeConnection(UnixHTTPConnection):
     """A connection over ssh."""
 
     def __init__(self, bridge: Bridge, timeout: Any) -> None:
-        super().__init__("localhost", timeout=timeout)
+        super().__init__("", "", timeout)
         self._bridge = bridge
 
     def connect(self) -> None:
         """Connect. Raise `OSError` where there is no ssh."""
-        made = self._bridge.open()
-        made.settimeout(self.timeout if isinstance(self.timeout, (int, float)) else None)
-        self.sock = made
+        self.sock = self._bridge.open()
+        self.sock.settimeout(self.timeout)
 
 
-class _BridgePool(urllib3.HTTPConnectionPool):
+class _BridgePool(UnixHTTPConnectionPool):
     """Connections over ssh, each for one request."""
 
-    def __init__(self, bridge: Bridge) -> None:
-        super().__init__("localhost")
+    def __init__(self, bridge: Bridge, timeout: Any) -> None:
+        super().__init__("", "", timeout)
         self._bridge = bridge
 
-    def _new_conn(self) -> _BridgeConnection:
-        return _BridgeConnection(self._bridge, self.timeout.connect_timeout)
+    def _new_conn(self) -> Any:
+        return _BridgeConnection(self._bridge, self.timeout)
 
 
-class _BridgeAdapter(BaseHTTPAdapter):
+class _BridgeAdapter(UnixHTTPAdapter):
     """What the library asks for connections."""
 
-    def __init__(self, bridge: Bridge) -> None:
-        super().__init__()
-        self._pool = _BridgePool(bridge)
+    def __init__(self, bridge: Bridge, timeout: Any) -> None:
+        super().__init__("")
+        self._pool = _BridgePool(bridge, timeout)
 
     def get_connection(self, url: str | bytes, proxies: object = None) -> _BridgePool:
         """Return where connections come from."""
