@@ -77,6 +77,22 @@ async def test_a_server_behind_ssh_answers_and_comes_back_after_the_connection(e
             assert (await other.call("echo", value="near")).text == "near"
 
 
+@bounded(180)
+async def test_a_killed_daemon_leaves_nothing_behind_ssh(engine: Dockerd, tmp_path: Path) -> None:
+    image = load(engine.client, "loop")
+    with behind(engine, tmp_path) as sshd:
+        async with served(engine, sshd, far("s", sshd, image)) as d:
+            host = await connected(d)
+            assert (await host.call("echo", timeout=60)).text == "loop"
+            before = set(engine.containers())
+            assert len(before) == 1
+            await d.kill()
+            assert (await host.call("echo", timeout=60)).text == "loop"
+            async with asyncio.timeout(60):
+                while before & set(engine.containers()):
+                    await asyncio.sleep(0.05)
+
+
 @bounded(150)
 async def test_a_key_that_is_not_taken_is_named_with_what_to_do(engine: Dockerd, tmp_path: Path) -> None:
     image = load(engine.client, "fake")
