@@ -18,7 +18,8 @@ ensure_system podman=podman newuidmap=uidmap catatonit=catatonit runc=runc
 ensure_person smcp-podman
 # Without the services that come with them: the tests start their own, and nobody asked for more on this machine.
 ensure_quiet() { # PROGRAM=PACKAGE SERVICE…
-    if command -v "${1%%=*}" >/dev/null; then return; fi
+    # Services are where only root looks; one that somebody uses on this machine must not be ended.
+    if PATH=$PATH:/usr/sbin:/sbin command -v "${1%%=*}" >/dev/null; then return; fi
     ensure_system "$1"
     if may_install && [ -d /run/systemd/system ]; then
         local as_root=(sudo -n)
@@ -29,6 +30,8 @@ ensure_quiet() { # PROGRAM=PACKAGE SERVICE…
 ensure_quiet promtool=prometheus prometheus prometheus-node-exporter
 ensure_quiet dockerd=docker.io docker.socket docker containerd
 ensure_quiet docker-registry=docker-registry docker-registry
+ensure_quiet sshd=openssh-server ssh ssh.socket
+ensure_system ssh=openssh-client
 require git "tests run a server that reads a repository"
 install_project dev
 install_extra systemd

@@ -324,19 +324,18 @@ class ManagedServer:
             self._ended(generation, status, conduit)
 
     async def _spawn(self, generation: int) -> Child | None:
-        def installing() -> None:
-            self._event(life.Installing(generation))
-
-        child, failure = await self.blueprint.attempt(self._spawning, Spawning(installing, self._progress))
-        self._phase = ""
+        told = Spawning(lambda: self._event(life.Installing(generation)), self._progress)
+        child, failure = await self.blueprint.attempt(self._spawning, told)
+        phase, self._phase = self._phase, ""
         if child is None:
-            self._not_spawned(generation, failure)
+            self._not_spawned(generation, failure, phase)
         return child
 
-    def _not_spawned(self, generation: int, failure: SmcpError | None) -> None:
-        """The spawn failed, or was cancelled (no failure): by a person, or because it took too long."""
+    def _not_spawned(self, generation: int, failure: SmcpError | None, phase: str) -> None:
+        """The spawn failed, or was cancelled (no failure): by a person, or because it took too long in a phase."""
         self._failure = failure
-        text = masker.mask(str(failure)) if failure is not None else self._life.cause or "the start was cancelled"
+        late = ": ".join(filter(None, (self._life.cause, phase)))
+        text = masker.mask(str(failure)) if failure is not None else late or "the start was cancelled"
         retryable = not isinstance(failure, IsolationError) and getattr(failure, "retryable", failure is None)
         # One that is to run without being asked for has nobody who would ask again.
         blameless = getattr(failure, "unreachable", False) and self.blueprint.idle_timeout is not None

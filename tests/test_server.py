@@ -253,7 +253,7 @@ async def test_a_spawn_that_hangs_is_ended_and_told(tmp_path: Path) -> None:
             await asyncio.sleep(0)
         assert instance.phase == "waiting for the moon"
         error = (await guest.answer(identity))["error"]
-        assert error["message"] == "not ready within 0.2 s"
+        assert error["message"] == "not ready within 0.2 s: waiting for the moon"
         assert error["data"] == {"reason": "server_not_started"}
         assert cancelled
         assert instance.phase == ""

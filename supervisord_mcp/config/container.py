@@ -7,6 +7,7 @@ import posixpath
 import re
 from dataclasses import dataclass
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
@@ -134,11 +135,27 @@ def check_engine(word: str | None) -> str | None:
         return word
     scheme, separator, rest = word.partition("://")
     if separator and rest and scheme in _ENGINE_SCHEMES:
+        if scheme == "ssh" and (wrong := _wrong_for_ssh(word)):
+            raise ValueError(f"{wrong}; write ssh://[USER@]HOST[:PORT][/SOCKET]")
         return word
     raise ValueError(
         "names no engine; write docker, podman, a context of Docker, or a URL like ssh://USER@HOST, tcp://HOST:2376 or"
         " unix:///path"
     )
+
+
+def _wrong_for_ssh(url: str) -> str:
+    """Return what is wrong with a URL for ssh, or nothing."""
+    try:
+        parts = urlsplit(url)
+        named = parts.hostname and (parts.port is None or parts.port)
+    except ValueError as error:
+        return str(error)
+    if not named:
+        return "names no machine"
+    if parts.password is not None:
+        return "has a password, which ssh does not take (it needs a key)"
+    return "has more than a machine and a socket" if parts.query or parts.fragment else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -320,7 +320,7 @@ class ServerConfig(Table):
         default=60.0, gt=0, description="A server that is not ready after this long failed to start."
     )
     install_timeout: Duration = Field(
-        default=600.0, gt=0, description="How long npx or uvx may take to install the package before the start."
+        default=600.0, gt=0, description="How long installing the package, or fetching the image, may take at first."
     )
     install: Install = Field(
         default=Install(), description="What the installation may do beyond fetching from registries."
@@ -345,7 +345,7 @@ class ServerConfig(Table):
     engine: Annotated[str | None, AfterValidator(check_engine), Kind("string")] = Field(
         default=None,
         description="The container engine: `docker`, `podman`, the name of a context of Docker, or a URL (`unix://`,"
-        " `tcp://`, `ssh://`). Without it the one is used that is found.",
+        " `tcp://`, `ssh://[USER@]HOST[:PORT]`). Without it the one is used that is found.",
         examples=["ssh://anna@build.example.com"],
     )
     container: ContainerDefaults = Field(

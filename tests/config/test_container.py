@@ -59,10 +59,23 @@ def test_a_package_has_a_version(package: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "engine", ["docker", "podman", "my-context", "ssh://a@b", "tcp://h:2376", "unix:///s", "/run/s"]
+    "engine", ["docker", "podman", "my-context", "ssh://a@b", "ssh://b:22/run/s", "tcp://h:2376", "unix:///s", "/run/s"]
 )
 def test_names_of_engines(engine: str) -> None:
     assert entry(runtime="container", image="a", engine=engine).engine == engine
+
+
+@pytest.mark.parametrize(
+    ("engine", "wrong"),
+    [
+        ("ssh://a:secret@b", "has a password"),
+        ("ssh://b:x", "Port could not be cast"),
+        ("ssh://@:22", "names no machine"),
+        ("ssh://b?x=1", "more than a machine and a socket"),
+    ],
+)
+def test_what_ssh_cannot_reach(engine: str, wrong: str) -> None:
+    assert wrong in fault(runtime="container", image="a", engine=engine)
 
 
 @pytest.mark.parametrize("engine", ["", "ftp://a", "ssh://", "a b", "-H"])

@@ -16,10 +16,11 @@ import pytest
 
 from tests.kit import images
 from tests.kit.bounded import bounded
-from tests.kit.daemon import Daemon, Fake, daemon, fake
+from tests.kit.daemon import ControlError, Daemon, Fake, daemon, fake
 from tests.kit.engine import Dockerd
 from tests.kit.fhost import ConversationError
 from tests.kit.registry import Registry
+from tests.kit.stalling import StallingRegistry
 from tests.packages.registry import Place, place
 
 #: An MCP server in one file, for a package of npm.
@@ -113,6 +114,41 @@ async def test_a_pull_is_seen_and_a_daemon_that_is_killed_meanwhile_leaves_nothi
         await d.start()
         host = await d.connected("srv")
         assert (await host.call("echo")).text == "loop"
+
+
+@pytest.mark.parametrize("trickle", [False, True])
+@bounded(120)
+async def test_a_registry_that_gets_nowhere_holds_nobody_up(engine: Dockerd, trickle: bool) -> None:
+    image = images.load(engine.client, "loop")
+    with StallingRegistry(trickle=trickle) as registry:
+        name = registry.name("srv:1")
+        there = fake("there", entry={"runtime": "container", "image": image})
+        async with daemon(contained(image=name), there, env={"DOCKER_HOST": engine.url}) as d:
+            starting = asyncio.create_task(d.control("start", names=["srv"], timeout=60))
+            assert await asyncio.to_thread(registry.asked.wait, 20)
+            await d.until("srv", lambda found: phase(found).startswith(f"pulling {name}"), "the pull")
+            host = await d.connected("there")
+            assert (await host.call("echo")).text == "loop"
+            await d.control("stop", names=["srv"], timeout=10)
+            assert (await d.server("srv"))["state"] == "STOPPED"
+            with pytest.raises(ControlError, match="stop"):
+                await starting
+            # And once more, for the daemon that ends meanwhile.
+            starting = asyncio.create_task(d.control("start", names=["srv"], timeout=60))
+            await d.until("srv", lambda found: phase(found).startswith(f"pulling {name}"), "the pull")
+            assert await d.terminate() == 0
+            with pytest.raises((ControlError, EOFError)):
+                await starting
+            await d.start()
+    assert engine.containers() == []
+
+
+@bounded(60)
+async def test_a_pull_has_a_time_of_its_own(engine: Dockerd) -> None:
+    with StallingRegistry(trickle=True) as registry:
+        async with served(engine, contained(image=registry.name("srv:1"), install_timeout="2s")) as d:
+            with pytest.raises(ConversationError, match=r"not installed within 2 s: pulling 127\.0\.0\.1"):
+                await d.connected("srv")
 
 
 @bounded(60)

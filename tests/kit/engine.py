@@ -53,6 +53,8 @@ class Dockerd:
         """Start it with more words on its command line, and wait until it answers."""
         need(shutil.which("dockerd") and os.geteuid() == 0, "dockerd (Debian: docker.io), run by root")
         self.directory = Path(tempfile.mkdtemp(prefix="dk", dir="/tmp"))
+        # With users of its own it looks at its data as one of them.
+        self.directory.chmod(0o711)
         self.url = f"unix://{self.directory}/s"
         self._more = more
         self._process: subprocess.Popen[bytes] | None = None

@@ -140,6 +140,8 @@ class ContainerChild(Child):
                 await self.wait()
                 await self._settle()
                 self._watch.forget(self._running.name)
+                # What carries its bytes from an engine far away waits for more of them, or the end.
+                self.close_stdin()
                 for companion in self._companions:
                     await companion.aclose()
         finally:

@@ -169,6 +169,7 @@ def stop_number(image: Image) -> int:
 def body(spec: LaunchSpec, image: Image, facts: Facts, setting: Setting) -> dict[str, Any]:
     """Return what the engine is told. Raise `LaunchError` or `IsolationError` for what it must not be, or cannot."""
     container = container_of(spec)
+    check_users(spec, facts)
     told: dict[str, Any] = {
         "Image": container.image,
         "User": setting.user,
@@ -215,8 +216,8 @@ def _host(spec: LaunchSpec, image: Image, facts: Facts, setting: Setting) -> dic
     }
     _declare(host, spec, image, setting)
     if facts.selinux and setting.command:
-        # It would keep the gate from the daemon, and the server from files of the person, whose labels are not ours to
-        # change: they would be those of containers for everybody from then on.
+        # It would keep the gate from the daemon: who has the label of containers connects to no socket of a person's
+        # program. So no mount can ask for `:z` either, which changes labels for everybody and for good.
         host["SecurityOpt"].append("label=disable")
     if privileged:
         # Everything else would be taken back by it anyway; what it says is what it is.
@@ -349,6 +350,20 @@ def check_mount(spec: LaunchSpec, mount: Mount, facts: Facts) -> None:
                 )
     if not os.path.lexists(mount.path):
         raise LaunchError(f"{what}: there is no such file or directory", remedy="Create it.", retryable=False)
+
+
+def check_users(spec: LaunchSpec, facts: Facts) -> None:
+    """Raise `LaunchError` for what an engine with users of its own gives no container."""
+    wanted = ["privileged"] if "privileged" in container_of(spec).allow else []
+    if spec.network == "host":
+        wanted.append('network = "host"')
+    if facts.remapped and wanted:
+        raise LaunchError(
+            f"server {spec.name}: {facts.name} has users of its own for containers (userns-remap), and gives no"
+            f" container what the entry wants: {' and '.join(wanted)}",
+            remedy="Do without, or name another engine in the entry.",
+            retryable=False,
+        )
 
 
 def network_of(spec: LaunchSpec, facts: Facts, *, gated: bool) -> str:

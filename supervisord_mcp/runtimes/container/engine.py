@@ -11,17 +11,16 @@ import contextlib
 import functools
 import logging
 import os
-import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from supervisord_mcp.errors import LaunchError
-from supervisord_mcp.runtimes.container.bridge import Bridge, command
+from supervisord_mcp.runtimes.container.bridge import CONNECT_SECONDS, Bridge, remedy
 from supervisord_mcp.runtimes.container.places import Place, find_place, reach
 
 if TYPE_CHECKING:
@@ -92,6 +91,7 @@ class Engine:
         self._client: docker.APIClient | None = None
         self._bridge: Bridge | None = None
         self._connected: Place | None = None
+        self._version = ""
         self._facts: Facts | None = None
         self._bridging = threading.Lock()
         self._calls: set[asyncio.Future[Any]] = set()
@@ -126,19 +126,21 @@ class Engine:
         import docker.errors
         import requests
 
+        if (before := self._bridge) is not None:
+            before.begin()
         try:
             return action(self.client())
         except docker.errors.APIError as error:
             raise refusal(error) from error
         except (requests.RequestException, docker.errors.DockerException, OSError) as error:
             bridge = self._bridge
-            said = "" if bridge is None else bridge.last_words()
-            self.close()
+            said = "" if bridge is None else bridge.give_up()
+            self._forget()
             raise failure(error, self.place(), said) from error
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             # The library and we take for granted what an answer looks like; it is no bug where something else answers.
             _log.debug("%s answers what no engine does", self.shown, exc_info=error)
-            self.close()
+            self._forget()
             place = self.place()
             raise EngineError(
                 f"what answers at {place.url} is no container engine ({place.origin}): {error!r}", remedy=place.remedy
@@ -148,9 +150,9 @@ class Engine:
         """Return the client. Blocks. Raise as `do`, in the words of the library."""
         client = self._client
         if client is None:
-            place = self._reached()
-            client = self._client = connect(place)
-            self._connected = place
+            place = self.place()
+            client = self._client = connect(place, self._bridged(place))
+            self._connected, self._version = place, str(client.api_version)
         elif self._connected is not None and self._connected.path is not None:
             # The library leaves an open socket behind where nobody listens.
             reach(self._connected.path, _CONNECT_SECONDS)
@@ -158,7 +160,9 @@ class Engine:
 
     def connect(self) -> docker.APIClient:
         """Return a client of its own, for a request that goes on and on. Blocks. Raise in the words of the library."""
-        return connect(self._reached(), seconds=None)
+        place = self.place()
+        known = self._version if self._client is not None and place == self._connected else ""
+        return connect(place, self._bridged(place), seconds=None, version=known)
 
     async def facts(self) -> Facts:
         """Return what the engine says of itself. It is asked once for each connection."""
@@ -179,22 +183,26 @@ class Engine:
 
     def close(self) -> None:
         """Hang up at once. It can be used again."""
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        self._forget()
         bridge, self._bridge = self._bridge, None
         if bridge is not None:
             bridge.close()
 
-    def _reached(self) -> Place:
-        """Return where to connect to: for an engine behind ssh that is a socket of this machine."""
-        place = self.place()
+    def _forget(self) -> None:
+        """Connect anew the next time. What else goes on over ssh, such as servers, is left alone."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _bridged(self, place: Place) -> Bridge | None:
+        """Return what makes the connections to an engine behind ssh."""
         if not place.url.startswith("ssh://"):
-            return place
+            return None
         with self._bridging:
-            if self._bridge is None:
+            if self._bridge is None or self._bridge.url != place.url:
+                # Servers that go on where the engine was before keep their connections until they end.
                 self._bridge = Bridge(place.url)
-            return replace(place, url=f"unix://{self._bridge.path}")
+            return self._bridge
 
     def place(self) -> Place:
         """Return where the engine is, as far as can be told now."""
@@ -223,11 +231,18 @@ class Engines:
         return iter(list(self._engines.values()))
 
 
-def connect(place: Place, *, seconds: int | None = _SECONDS) -> docker.APIClient:
-    """Return a client of the engine at a place. Blocks. Raise what the library raises."""
+def connect(
+    place: Place, bridge: Bridge | None = None, *, seconds: int | None = _SECONDS, version: str = ""
+) -> docker.APIClient:
+    """Return a client of the engine at a place, through a bridge where there is one. Blocks. Raise as the library.
+
+    The engine is asked for its ``version`` of the protocol unless that is known.
+    """
     import docker
     import docker.constants
     import docker.tls
+
+    from supervisord_mcp.runtimes.container.wiring import through
 
     if place.path is not None:
         # It says why there is nobody, and the library leaves an open socket behind where there is not.
@@ -239,16 +254,22 @@ def connect(place: Place, *, seconds: int | None = _SECONDS) -> docker.APIClient
             client_cert=(paths["cert"], paths["key"]), ca_cert=paths["ca"], verify=place.verified
         )
 
+    # The library has an ssh of its own, which is another one than the person's.
+    url = place.url if bridge is None else "tcp://ssh:1"
+
     def client(version: str, limit: int | None) -> docker.APIClient:
         # None is no limit at all, which the stubs do not know.
-        made = docker.APIClient(base_url=place.url, tls=tls or False, timeout=limit, version=version)  # type: ignore[arg-type]
+        made = docker.APIClient(base_url=url, tls=tls or False, timeout=limit, version=version)  # type: ignore[arg-type]
         # Certificates and proxies of the environment are for other places than engines.
         made.trust_env = False
         # A new connection costs next to nothing, an idle one is kept for hours on both sides.
         made.headers["Connection"] = "close"
-        return made
+        return made if bridge is None else through(made, bridge)
 
-    with contextlib.closing(client(docker.constants.MINIMUM_DOCKER_API_VERSION, _CONNECT_SECONDS)) as first:
+    if version:
+        return client(version, seconds)
+    patience = _CONNECT_SECONDS if bridge is None else CONNECT_SECONDS + 5
+    with contextlib.closing(client(docker.constants.MINIMUM_DOCKER_API_VERSION, patience)) as first:
         # The library would ask by itself, but leaves its connection open where nobody answers.
         spoken = str(first.version(api_version=False)["ApiVersion"])
     newest = docker.constants.DEFAULT_DOCKER_API_VERSION
@@ -279,11 +300,21 @@ def failure(error: BaseException, place: Place, said: str = "") -> EngineError:
     if said:
         return EngineError(
             f"the container engine at {place.url} cannot be reached ({place.origin}): {said}",
-            remedy=f"Try it: {shlex.join(command(place.url))}",
+            remedy=remedy(place.url, said),
         )
     cause = _cause(error)
     url = place.url
     match cause:
+        case FileNotFoundError() if url.startswith("ssh://"):
+            return EngineError(
+                f"the container engine at {url} cannot be reached ({place.origin}): there is no ssh here",
+                remedy="Install it (Debian: apt install openssh-client), where the PATH of the daemon has it.",
+            )
+        case TimeoutError() if url.startswith("ssh://"):
+            return EngineError(
+                f"the container engine at {url} did not answer in time ({place.origin})",
+                remedy=remedy(url, ""),
+            )
         case FileNotFoundError():
             return EngineError(
                 f"no container engine: there is no {place.path or url} ({place.origin})", remedy=place.remedy

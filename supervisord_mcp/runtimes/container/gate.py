@@ -26,6 +26,7 @@ BATCH = 200
 BACKLOG = 128
 
 _SIGPIPE, _SIGXFSZ = 13, 25
+_EACCES = 13
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 38, 22, 2
 _MOST = 1 << 12
 _FAMILY_IN6 = 10
@@ -41,6 +42,7 @@ class _Filter(ctypes.Structure):
 class Order:
     """What a container is to become: ``files`` with secrets are made in ``place``, ``filter`` is for system calls.
 
+    ``expected`` are paths that it must be able to read, and to write where that is said.
     It travels as the values of its attributes, in this order.
     """
 
@@ -53,7 +55,9 @@ class Order:
         self.files: list[tuple[str, bytes]]
         self.listeners: list[tuple[str, int, bool]]
         self.filter: bytes
-        self.argv, self.env, self.cwd, self.place, self.files, self.listeners, self.filter = values  # type: ignore[assignment]
+        self.expected: list[tuple[str, bool]]
+        self.argv, self.env, self.cwd, self.place, self.files = values[:5]  # type: ignore[assignment]
+        self.listeners, self.filter, self.expected = values[5:]  # type: ignore[assignment]
 
 
 def main() -> None:
@@ -146,6 +150,10 @@ def _prepare(order: Order) -> None:
                 os.close(descriptor)
         except OSError as error:
             raise _FailureError(error.errno or 0, path) from error
+    for path, writable in order.expected:
+        mode = os.R_OK | (os.W_OK if writable else 0) | (os.X_OK if os.path.isdir(path) else 0)
+        if not os.access(path, mode):
+            raise _FailureError(_EACCES, path)
     try:
         os.chdir(order.cwd)
     except OSError as error:

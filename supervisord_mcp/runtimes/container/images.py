@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import functools
+import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import anyio.to_thread
 
 from supervisord_mcp.errors import LaunchError
@@ -16,11 +18,17 @@ from supervisord_mcp.runtimes.container.engine import Engine, EngineRefusedError
 if TYPE_CHECKING:
     import docker
 
+    from supervisord_mcp.runtimes.container.wiring import Cut
+
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 #: Where engines look for a name without a registry; some write it out, and some do not.
 _USUAL = ("docker.io/library/", "docker.io/")
 #: How often progress is told: whenever so much more of the whole is there, in percent.
 _STEP = 10
+#: How often it is told that nothing was, in seconds.
+_SILENCE_SECONDS = 30.0
+#: How long a pull that was cut may take to end: nobody waits for it then.
+_CUT_SECONDS = 5.0
 _NOT_THERE = re.compile(r"not found|manifest unknown|does not exist|name unknown|unauthorized|denied", re.IGNORECASE)
 _MEGABYTE = 1 << 20
 
@@ -73,15 +81,27 @@ async def look(engine: Engine, reference: str) -> Image | None:
 async def pull(engine: Engine, reference: str, progress: Callable[[str], None]) -> None:
     """Fetch an image; ``progress`` is told how far it is. Raise `LaunchError` that says why it cannot be had.
 
-    When this is cancelled, the engine is told at the next sign of life from it, and nobody waits for that.
+    A registry may say nothing for any time: that is told as well, and when this is cancelled, the connection to the
+    engine is cut, which then stops.
     """
-    fetching = _Fetching(reference, progress)
+    fetching = _Fetching(engine, reference, progress)
+    # As long as it takes it must take no thread from anybody else.
+    alone = anyio.CapacityLimiter(1)
+    running = asyncio.ensure_future(anyio.to_thread.run_sync(engine.do, fetching.run, limiter=alone))
     try:
-        await anyio.to_thread.run_sync(functools.partial(engine.do, fetching.run), abandon_on_cancel=True)
+        while not running.done():
+            await asyncio.wait((running,), timeout=_SILENCE_SECONDS)
+            if not running.done():
+                fetching.tell_silence()
+        await running
     except EngineRefusedError as error:
         raise _not_fetched(reference, error.message) from error
     finally:
-        fetching.wanted = False
+        fetching.stop()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait((running,), timeout=_CUT_SECONDS)
+        if running.done() and not running.cancelled():
+            running.exception()
     if fetching.problem:
         raise _not_fetched(reference, fetching.problem)
 
@@ -90,22 +110,52 @@ async def pull(engine: Engine, reference: str, progress: Callable[[str], None]) 
 class _Fetching:
     """One pull, in a thread of its own, with what its parts have told."""
 
+    engine: Engine
     reference: str
     progress: Callable[[str], None]
     wanted: bool = True
     problem: str = ""
+    _cut: Cut | None = None
     _sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
     _told: str = ""
+    _there: int = 0
 
-    def run(self, client: docker.APIClient) -> None:
+    def run(self, _client: docker.APIClient) -> None:
+        """Fetch it, on a connection of its own. Raise in the words of the library."""
+        from supervisord_mcp.runtimes.container.wiring import Cut
+
+        with contextlib.closing(self.engine.connect()) as client:
+            self._cut = Cut(client)
+            if not self.wanted:
+                return
+            try:
+                self._fetch(client)
+            except Exception:
+                # What was cut fails in many ways, and none of them is a reason.
+                if self.wanted:
+                    raise
+
+    def stop(self) -> None:
+        """End it, whatever it waits for. Idempotent."""
+        self.wanted = False
+        if self._cut is not None:
+            self._cut.now()
+
+    def tell_silence(self) -> None:
+        """Tell how much came since this was told last: the registry may be the reason why that is nothing."""
+        there, _ = self._sum()
+        came, self._there = there - self._there, there
+        much = f"{max(1, came // 1024)} KB" if came > 0 else "nothing"
+        self.progress(f"{self._told or f'pulling {self.reference}'} ({much} in the last {_SILENCE_SECONDS:.0f} s)")
+
+    def _fetch(self, client: docker.APIClient) -> None:
         name, tag = self.reference, None
         if "@" not in name:
             name, tag = repository(name), self.reference.removeprefix(repository(name)).removeprefix(":") or "latest"
         news: Iterator[Mapping[str, Any]] = client.pull(name, tag=tag, stream=True, decode=True)
         for each in news:
             if not self.wanted:
-                # With the answer the connection is closed, and with that the engine stops.
                 return
             if problem := each.get("error"):
                 self.problem = str(problem)
@@ -128,7 +178,7 @@ class _Fetching:
         self._tell()
 
     def _tell(self) -> None:
-        there, whole = (sum(part[n] for part in self._sizes.values()) for n in (0, 1))
+        there, whole = self._sum()
         percent = int(100 * there / whole) // _STEP * _STEP if whole else 0
         layers = f"{len(self._done & self._sizes.keys())} of {len(self._sizes)} layers"
         size = f", {percent} % of {max(1, whole // _MEGABYTE)} MB" if whole else ""
@@ -136,6 +186,11 @@ class _Fetching:
         if text != self._told:
             self._told = text
             anyio.from_thread.run_sync(self.progress, text)
+
+    def _sum(self) -> tuple[int, int]:
+        """Return how many bytes are there, and how many there are in all, as far as that is known."""
+        parts = list(self._sizes.values())
+        return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
 
 def _digest_of(reference: str, names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -112,7 +113,15 @@ class Launching:
             files,
             listeners,
             b"" if self.privileged else seccomp.program(replace(borrowing(spec), audit=False)),
+            list(self.expected) if self.facts.remapped else [],
         )
+
+    @property
+    def expected(self) -> Iterator[tuple[str, bool]]:
+        """What is granted, at its place in the container, with whether it may be written."""
+        for mount in self.spec.mounts:
+            if not mount.pinned:
+                yield mount.target or mount.path, mount.access == "rw"
 
     @property
     def privileged(self) -> bool:
@@ -120,7 +129,7 @@ class Launching:
         return "privileged" in creation.container_of(self.spec).allow
 
     def check_user(self, setting: Setting, uid: int) -> None:
-        """Given as whom its gate came, raise `LaunchError` for a server that is root though nobody said so."""
+        """Given as whom its gate came there, raise `LaunchError` for a server that is root though nobody said so."""
         if uid == 0 and not self.privileged and not creation.may_be_root(self.spec, setting):
             raise LaunchError(
                 f"server {self.spec.name}: its image runs it as {setting.user}, which is root there by another name",
@@ -149,10 +158,12 @@ class Launching:
             child.gauge = Group(group.version, setting.name, group.directories)
         return child
 
-    def reason(self, error: BaseException, said: str) -> BaseException:
-        """Return the error that a person gets for one that ended a launch."""
+    def reason(self, error: BaseException, said: str, uid: int = -1) -> BaseException:
+        """Return the error that a person gets for one that ended a launch; ``uid`` is the server's on this machine."""
         spec = self.spec
         match error:
+            case GateError() if self.facts.remapped and error.path in dict(self.expected):
+                return _somebody_else(spec, error.path, dict(self.expected)[error.path], uid)
             case GateError():
                 return _not_there(spec, creation.argv_of(spec, self.image)[0], error)
             case EngineRefusedError() if "working directory" in error.message:
@@ -185,6 +196,17 @@ def _not_there(spec: LaunchSpec, command: str, error: GateError) -> LaunchError:
             retryable=False,
         )
     return LaunchError(f"server {spec.name}: {error} in its container")
+
+
+def _somebody_else(spec: LaunchSpec, path: str, writable: bool, uid: int) -> LaunchError:
+    what = "write" if writable else "read"
+    return LaunchError(
+        f"server {spec.name}: it could not {what} {path}: the engine has users of its own (userns-remap), and with"
+        f" it the server is user {uid} of this machine",
+        remedy=f"Let that one {what} it (setfacl -R -m u:{uid}:r{'w' if writable else ''}X PATH), or use an engine with"
+        " which files stay yours, such as rootless Podman, or the sandbox.",
+        retryable=False,
+    )
 
 
 def _fallback() -> tuple[int, int]:

@@ -166,7 +166,7 @@ class ContainerRuntime(Runtime):
                 meeting.cancel()
                 if started is None:
                     started = await finished(starting)
-            launching.check_user(setting, entrance.uid)
+            launching.check_user(setting, entrance.uid_inside)
             with anyio.fail_after(SETUP_SECONDS):
                 mounting.verify(entrance.pid, seen)
                 proxy = await self._proxy(spec, entrance)
@@ -181,7 +181,7 @@ class ContainerRuntime(Runtime):
                     await proxy.aclose()
                 said = await abandon(launching.engine, setting.name, started)
             launching.watch.forget(setting.name)
-            raise launching.reason(error, said) from error
+            raise launching.reason(error, said, entrance.uid) from error
         finally:
             if started is not None:
                 started.hang_up()

@@ -219,3 +219,16 @@ def test_rules_for_the_network_need_the_daemon_beside_the_container() -> None:
 def test_names_are_those_that_engines_take() -> None:
     assert creation.name_of("my server/ä", "1a") == "smcp-my-server-1a"
     assert creation.name_of("ä", "1a") == "smcp-server-1a"
+
+
+@pytest.mark.parametrize(
+    ("spec", "what"),
+    [
+        (with_container(allow=frozenset({"privileged"})), "privileged"),
+        (replace(with_container(allow=frozenset({"host-network"})), network="host"), 'network = "host"'),
+    ],
+)
+def test_an_engine_with_users_of_its_own_gives_no_rights_of_the_machine(spec: LaunchSpec, what: str) -> None:
+    assert body(spec)
+    with pytest.raises(LaunchError, match=f"userns-remap.*{what}"):
+        body(spec, replace(FACTS, remapped=True))

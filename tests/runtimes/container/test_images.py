@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import docker
 import pytest
 
@@ -17,6 +18,7 @@ from supervisord_mcp.runtimes.container.engine import Engine
 from tests.kit.engine import Dockerd
 from tests.kit.images import tiny
 from tests.kit.registry import Registry
+from tests.kit.stalling import StallingRegistry
 
 pytestmark = pytest.mark.anyio
 
@@ -110,23 +112,40 @@ async def test_a_registry_that_is_not_there_may_be_there_later(reached: Engine, 
     assert raised.value.unreachable
 
 
-async def test_nobody_waits_for_a_pull_that_is_not_wanted_any_more(
-    reached: Engine, client: docker.APIClient, registry: Registry
+@pytest.mark.parametrize("trickle", [False, True])
+async def test_a_pull_that_is_not_wanted_any_more_ends_whatever_the_registry_does(
+    reached: Engine, trickle: bool
 ) -> None:
-    tiny(client, "smcp-test/slow:1", b"slow")
-    name = registry.push(client, "smcp-test/slow:1", "slow:1")
-    registry.signal(signal.SIGSTOP)
-    pulling = anyio.CancelScope()
-    try:
+    threads = threading.active_count()
+    with StallingRegistry(trickle=trickle) as registry:
+        pulling = anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
 
             async def pull() -> None:
                 with pulling:
-                    await images.pull(reached, name, lambda _: None)
+                    await images.pull(reached, registry.name("slow:1"), lambda _: None)
 
             tasks.start_soon(pull)
-            await anyio.wait_all_tasks_blocked()
+            assert await anyio.to_thread.run_sync(registry.asked.wait, 20)
             pulling.cancel()
-    finally:
-        registry.signal(signal.SIGCONT)
-    assert pulling.cancelled_caught
+        assert pulling.cancelled_caught
+        if trickle:
+            # The engine was told, and goes on with nothing. While it asks for the first time it hears nobody, for 25 s.
+            assert await anyio.to_thread.run_sync(registry.left.wait, 20)
+    assert threading.active_count() <= threads + 2, "threads that wait for work, and none that waits for the registry"
+
+
+async def test_a_registry_that_says_nothing_is_told(reached: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "_SILENCE_SECONDS", 0.05)
+    told: list[str] = []
+    pulling = anyio.CancelScope()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if len(told) > 1:
+            pulling.cancel()
+
+    with StallingRegistry() as registry, pulling:
+        name = registry.name("slow:1")
+        await images.pull(reached, name, tell)
+    assert told == [f"pulling {name} (nothing in the last 0 s)"] * 2

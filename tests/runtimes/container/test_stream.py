@@ -176,3 +176,21 @@ async def test_a_server_behind_ssh(ssh: dict[str, str], far: tuple[Dockerd, dict
         child.close_stdin()
         assert await ended(child) == ExitStatus(code=7)
     assert far[0].containers() == []
+
+
+@bounded(60)
+async def test_a_request_that_fails_over_ssh_leaves_servers_alone(ssh: dict[str, str], tmp_path: Path) -> None:
+    runtime = ContainerRuntime(tmp_path, Engines(ssh))
+    child = await runtime.launch(shell("cat"))
+    try:
+        command = tmp_path / "bin" / "ssh"
+        good = command.read_text()
+        command.write_text("#!/bin/sh\necho no route to there >&2\nexit 255\n")
+        with pytest.raises(EngineError, match="no route to there"):
+            await runtime.engines.of("").call(lambda client: client.ping())
+        command.write_text(good)
+        os.write(child.stdin, b"on\n")
+        assert await read(child.stdout, b"on\n") == b"on\n"
+    finally:
+        await child.aclose()
+        await runtime.aclose()
