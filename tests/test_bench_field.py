@@ -449,6 +449,13 @@ def test_a_gateway_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None
     assert alive
 
 
+def test_many_clients_are_not_tried_where_few_take_long(tmp_path: Path) -> None:
+    one = trial.Trial(BY_NAME["direct"], TINY_SERVER, site(tmp_path), Amount(many=50, patience=30.0))
+    one._each_took = 2.0
+    one._each("rate_many", one._many)
+    assert one.found == {"rate_many": {"reason": "not tried: 50 clients would take 100 s to connect"}}
+
+
 LATE = """import json, sys, time
 print(json.dumps({"ready": 1.0, "calls": {"reason": "silence"}}), flush=True)
 time.sleep(60)"""
@@ -461,6 +468,15 @@ def test_a_trial_that_takes_too_long_keeps_what_it_found(tmp_path: Path, monkeyp
     assert found["ready"] == 1.0
     assert "p50" not in found  # why is known better
     assert found["left"] == {"reason": "the trial took longer than 1 s"}
+
+
+def test_who_answers_no_call_is_not_asked_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(space, "apart", lambda command: [sys.executable, "-c", LATE.replace("time.sleep(60)", "")])
+    found = field.run(BY_NAME["direct"], TINY_SERVER, tmp_path, SHORT)
+    assert (found["ready"], found["rate_crowd"]) == (1.0, {"reason": "silence"})
+    one = trial.Trial(BY_NAME["direct"], TINY_SERVER, site(tmp_path), SHORT)
+    monkeypatch.setattr(one, "_calls", lambda: (_ for _ in ()).throw(BenchError("silence")))
+    assert one.run().keys() == {"ready", "calls"}
 
 
 def test_a_trial_that_breaks_says_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

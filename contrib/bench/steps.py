@@ -31,6 +31,7 @@ _EPOLL = {"'poll'": "epoll_wait", **dict.fromkeys(("'register'", "'unregister'",
 _PLACES = {
     "/asyncio/": LOOP,
     "/selectors.py": LOOP,
+    "/supervisord_mcp/eventloop.py": LOOP,
     "/protocol/framing.py": PARSE,
     "/protocol/jsonrpc.py": PARSE,
     "/protocol/": ROUTE,

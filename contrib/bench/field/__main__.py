@@ -73,8 +73,10 @@ def run(peer: Peer, server: Server, place: Path, amount: Amount) -> Found:
         out, said = trial.communicate()
         late = f"the trial took longer than {TRIAL:.0f} s"
     found: Found = json.loads(out.splitlines()[-1]) if out else {}
-    if late or trial.returncode:
-        reason = late or (said.strip().splitlines() or ["the trial ended without a word"])[-1]
+    mute = found.get("calls")
+    if late or trial.returncode or isinstance(mute, dict):
+        last = (said.strip().splitlines() or ["the trial ended without a word"])[-1]
+        reason = late or (mute["reason"] if isinstance(mute, dict) else last)
         for missing in MEASURES if found else MEASURES[:1]:
             if not found.keys() & {*missing.part_of}:
                 found.setdefault(missing.name, {"reason": reason})

@@ -15,15 +15,15 @@ class Amount:
     ``left`` is how long after the clients vanished is looked for what is left, ``blob`` how many bytes are large.
     """
 
-    rounds: int = 3
-    budget: float = 960.0
+    rounds: int = 2
+    budget: float = 1050.0
     calls: int = 500
     warm: int = 50
-    seconds: float = 0.7
+    seconds: float = 0.5
     crowd: int = 10
     many: int = 50
     patience: float = 30.0
-    recovery: float = 6.0
+    recovery: float = 4.0
     left: float = 2.0
     blob: int = 1 << 24
 

@@ -62,6 +62,8 @@ class Trial:
     """The gateway, the clients that are connected, and what was found out so far."""
 
     def __init__(self, peer: Peer, server: Server, site: Site, amount: Amount) -> None:
+        #: Seconds that each client of a crowd took to be connected, all of them at once.
+        self._each_took = 0.0
         #: Told what was found so far, after each step.
         self.tell: Callable[[Found], None] = lambda found: None
         self.peer, self.server, self.site, self.amount = peer, server, site, amount
@@ -84,6 +86,8 @@ class Trial:
             if not self._ready():
                 return self.found
             self._each("calls", self._calls)
+            if "calls" in self.found:
+                return self.found  # of who answers no call in time there is nothing else to be had, slowly
             self._each("memory", self._memory)
             self._each("rate_1", lambda: self._flood("rate_1"))
             self._each("crowd", self._crowd)
@@ -181,7 +185,9 @@ class Trial:
 
     def _crowd(self) -> None:
         count = len(self._clients)
+        began = time.monotonic()
         self._connect(self.amount.crowd - count)
+        self._each_took = (time.monotonic() - began) / (self.amount.crowd - count)
         for client in self._clients:
             client.good(_CALLS, "calls", count=10, limit=_CALLS / 3)
         now = self._census()
@@ -247,6 +253,8 @@ class Trial:
                 self.found[name] = done["seconds"] * 1e3
 
     def _many(self) -> None:
+        if (expected := self._each_took * self.amount.many) > self.amount.patience:
+            raise BenchError(f"not tried: {self.amount.many} clients would take {expected:.0f} s to connect")
         self._connect(self.amount.many)
         try:
             self._flood("rate_many")
