@@ -34,6 +34,8 @@ WATCHED = "watched"
 COPIES = tuple(f"tiny-{number}" for number in range(10))
 
 _START, _STOP = 30.0, 30.0
+#: What makes a number of a process one of its clocks: the kernel's CPUCLOCK_SCHED.
+_PROCESS_CLOCK = 2
 #: How often something outside of this process is looked at, in seconds.
 STEP = 0.005
 
@@ -88,13 +90,8 @@ class Place:
 
     def processor_time(self) -> float:
         """Return the seconds of a processor that the daemon has used, all its threads together."""
-        return (
-            sum(
-                int(Path(f"/proc/{self.daemon.pid}/task/{thread}/schedstat").read_text().split()[0])
-                for thread in os.listdir(f"/proc/{self.daemon.pid}/task")
-            )
-            / 1e9
-        )
+        # The clock of a process (clock_getcpuclockid(3)) has the time of threads that have ended, too.
+        return time.clock_gettime(~self.daemon.pid << 3 | _PROCESS_CLOCK)
 
     def shim(self, name: str) -> list[str]:
         """Return the command that a host starts instead of the server."""

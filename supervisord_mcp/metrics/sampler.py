@@ -63,6 +63,9 @@ def read_all(targets: Sequence[Target], now: float, thorough: bool) -> list[Read
     for target in targets:
         try:
             readings.append(target.meter.read(now, thorough=thorough))
+        except OSError as error:  # no descriptor is left, mostly
+            _log.warning("server '%s' cannot be measured: %s", target.server, error)
+            readings.append(None)
         except Exception:  # noqa: BLE001 - one tree that cannot be read must not hide the others
             _log.exception("server '%s' cannot be measured", target.server)
             readings.append(None)

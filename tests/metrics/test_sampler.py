@@ -260,14 +260,18 @@ async def test_a_group_that_refuses_is_told_of_once_while_it_does() -> None:
 
 
 @virtual(1000)
-async def test_one_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("error", "bug"), [(RuntimeError("no such file"), True), (OSError(24, "too many"), False)])
+async def test_one_that_cannot_be_read_does_not_hide_the_others(
+    caplog: pytest.LogCaptureFixture, error: Exception, bug: bool
+) -> None:
     world = World()
-    world.target(Meter(RuntimeError("no such file")))
+    world.target(Meter(error))
     world.target(Meter(reading()), name="s/2")
-    with caplog.at_level(logging.ERROR):
+    with caplog.at_level(logging.WARNING):
         await world.sampler.fresh()
     assert set(world.sampler.samples) == {"s/2"}
     assert "server 's' cannot be measured" in caplog.text
+    assert ("Traceback" in caplog.text) == bug
 
 
 @bounded(10)
