@@ -131,7 +131,7 @@ class Traffic:
             if call is not None:
                 call.ended = now
                 call.told = len(data)
-                # Many servers always say at the end that nothing failed, and a look is shorter than a call.
+                # Many servers always say at the end that nothing failed; what is said last counts in JSON.
                 if not data.endswith(_FINE) and _failed(data):
                     call.outcome = Outcome.ERROR
                 news = self._news
@@ -199,10 +199,7 @@ def passing(
 
 
 def _failed(line: bytes) -> bool:
-    """Whether an answer is an error, or the result of a tool that failed."""
-    # What is said last counts, as for every reader of JSON.
-    if line.endswith(_FINE):
-        return False
+    """Whether an answer that does not end with `_FINE` is an error, or the result of a tool that failed."""
     if len(line) <= _WHOLE:
         if b'rror"' not in line:
             return False

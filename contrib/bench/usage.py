@@ -48,8 +48,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def hot_path(plan: Plan) -> Iterator[Figure]:
     """Yield how long a call takes and how many there are in a second, with everything measured and with nothing."""
-    # Nobody waits for the work that is done once a message is on its way: it has no bar as long as the others are met.
-    yield from over_daemons(lambda: [Place(settings=text) for text in (OFF, "")], in_turns(plan), (_HOT, _MANY, None))
+    yield from over_daemons(lambda: [Place(settings=text) for text in (OFF, "")], in_turns(plan), (_HOT, _MANY, _HOT))
 
 
 def kept_messages(plan: Plan) -> Iterator[Figure]:

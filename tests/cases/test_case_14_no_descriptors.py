@@ -56,9 +56,9 @@ async def test_forty_who_come_while_there_is_room_for_eight() -> None:
             await asyncio.sleep(1)
             assert wakes(pid) - before <= WAKES, "it waits, and does not try again and again"
             assert (await host.call("echo", value="still here")).text == "still here"
-            # Who measures servers or looks at the configuration at that moment may say it for itself.
-            refused = [line for line in warnings(d) if "refused a connection" in line]
-            assert len(refused) == 1, "one line says it, whoever comes"
+            lines = [line for line in warnings(d) if "cannot be measured" not in line]  # which says it for itself
+            assert len(lines) <= 2, "one line says it, whoever comes"
+            assert sum("refused a connection" in line for line in lines) == 1
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
             late = await d.connected("s")
             assert (await late.call("echo", value="late")).text == "late"
