@@ -16,7 +16,7 @@ from typing import TypeAlias
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.facts import Facts
-from supervisord_mcp.observer import Channel, Message
+from supervisord_mcp.observer import NAMELESS, Channel, Message
 from supervisord_mcp.protocol import jsonrpc, requests
 from supervisord_mcp.protocol.anteroom import Admitted, Anteroom, Reply, TurnedAway, Waits
 from supervisord_mcp.protocol.anteroom import Outcome as OfAnteroom
@@ -32,7 +32,7 @@ from supervisord_mcp.protocol.threshold import Outcome as OfThreshold
 from supervisord_mcp.session import Session
 from supervisord_mcp.shim import home_directory
 from supervisord_mcp.supervisor import Supervisor
-from supervisord_mcp.traffic import NAMELESS, passing
+from supervisord_mcp.traffic import passing
 
 NO_PROJECT = (
     "server '{}' works on a project, and the project of this session is not known.\n"

@@ -42,6 +42,8 @@ SHARE, PERIOD, QUICK = 1.0, 10.0, 0.001
 _clock = time.perf_counter
 #: How much may wait for an observer that watches apart.
 BACKLOG = 10_000
+#: What a host is called that does not say.
+NAMELESS = "(unnamed)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +65,58 @@ class Outcome(StrEnum):
     TIMEOUT = "timeout"
 
 
-class Call(msgspec.Struct, gc=False):
-    """One request of a host that was meant for a server, once it is over.
+class Caller(msgspec.Struct, gc=False):
+    """Whose calls they are and where they go: one for all calls of a session to an instance.
 
-    ``host`` is how the host names itself in its handshake. ``tool`` is the name of the tool as JSON text, empty for
-    other requests. ``began`` and ``ended`` are in seconds of the monotonic clock; ``asked`` and ``told`` are the bytes
-    of request and answer. ``outcome`` is ``error`` also for a tool that says so in its result. ``identity`` is the JSON
-    text of the id that the host gave it; ``request`` is the line of the host that it was in, perhaps with others, empty
-    unless `Observers.keep_requests`. (A struct, because one is made for every call.)
+    ``host`` is how the host names itself in its handshake; before it does, it has no name.
     """
 
     server: str
     instance: str
     session: int
-    host: str
+    host: str = NAMELESS
+
+
+class Call(msgspec.Struct, gc=False):
+    """One request of a host that was meant for a server, once it is over.
+
+    ``tool`` is the name of the tool as JSON text, empty for other requests. ``began`` and ``ended`` are in seconds of
+    the monotonic clock; ``asked`` and ``told`` are the bytes of request and answer. ``outcome`` is ``error`` also for a
+    tool that says so in its result. ``identity`` is the JSON text of the id that the host gave it; ``request`` is the
+    line of the host that it was in, perhaps with others, empty unless `Observers.keep_requests`. (A struct, because one
+    is made for every call, and filled in when it ends.)
+    """
+
+    caller: Caller
     method: str
     tool: bytes
+    identity: bytes
     began: float
-    ended: float
     asked: int
-    told: int
-    outcome: Outcome
-    identity: bytes = b""
     request: bytes = b""
+    ended: float = 0.0
+    told: int = 0
+    outcome: Outcome = Outcome.OK
+
+    @property
+    def server(self) -> str:
+        """The name of the server."""
+        return self.caller.server
+
+    @property
+    def instance(self) -> str:
+        """The instance that it went to."""
+        return self.caller.instance
+
+    @property
+    def session(self) -> int:
+        """The session of the host."""
+        return self.caller.session
+
+    @property
+    def host(self) -> str:
+        """How the host names itself."""
+        return self.caller.host
 
 
 class Message(msgspec.Struct, gc=False):

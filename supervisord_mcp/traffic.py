@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from supervisord_mcp.credentials.masking import masker
-from supervisord_mcp.observer import Call, Message, Observers, Outcome
+from supervisord_mcp.observer import NAMELESS, Call, Caller, Message, Observers, Outcome
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.commands import Dropped, Opened, SessionKey, ToSession
 from supervisord_mcp.protocol.framing import Oversized
@@ -22,11 +22,9 @@ _WHOLE = 1 << 16
 _END = 1 << 10
 #: How much of the name of a host is kept, in characters.
 _LONGEST_NAME = 64
-#: Calls are told of after so many seconds, and so many at once.
+#: Calls are told of so many at once, or after so many seconds.
 _SOON = 0.05
 MANY = 16
-#: What a host is called that does not say.
-NAMELESS = "(unnamed)"
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -52,11 +50,21 @@ class Around:
     later: Callable[[float, Callable[[], None]], object]
 
 
+class _Speaker:
+    """A session of this instance, and its calls that are not over."""
+
+    __slots__ = ("caller", "open")
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.open: dict[bytes, Call] = {}
+
+
 class Traffic:
     """What goes over one instance. `opened` and `answered` come with every call, so they only note what is to be told.
 
-    Calls that are over are told together, a moment later: nobody waits for it, and told one after the other they cost
-    half as much.
+    Calls that are over are told together, at most `MANY` and at most a moment later: nobody waits for it, and told one
+    by one they would cost twice as much.
     """
 
     def __init__(self, key: InstanceKey, observers: Observers, around: Around) -> None:
@@ -65,11 +73,10 @@ class Traffic:
         self._calls = observers.calls
         self._messages = observers.messages[key.server]
         self._around = around
-        # What is open, and what is over and not told yet.
-        self._open: dict[tuple[SessionKey, bytes], Call] = {}
+        self._speakers: dict[SessionKey, _Speaker] = {}
+        # What is over and not told yet.
         self._news: list[Call] = []
         self._due = False
-        self._hosts: dict[SessionKey, str] = {}
         self._observers = observers
         #: The line of a host that is handled just now.
         self.heard: bytes | Oversized = b""
@@ -78,56 +85,51 @@ class Traffic:
     def open(self) -> Iterator[Call]:
         """The calls that are not over yet, as if they were over now."""
         now = _monotonic()
-        for call in tuple(self._open.values()):
+        for call in self.waiting:
             yield replace(call, ended=now, outcome=Outcome.CANCELLED)
 
     @property
     def waiting(self) -> Iterator[Call]:
         """The calls that are not answered yet; how they ended is nothing."""
-        yield from tuple(self._open.values())
+        yield from [call for speaker in self._speakers.values() for call in speaker.open.values()]
 
     def line(self, session: SessionKey, line: bytes | Oversized, direction: Direction) -> None:
         """A line is on its way; to be called only if somebody watches messages.
 
         One that is too long to be passed on has only its beginning.
         """
-        host = (self._hosts.get(session) or self._name(session)) if session else ""
+        speaker = self._speakers.get(session)
+        known = NAMELESS if speaker is None else speaker.caller.host
+        host = known if known is not NAMELESS else self._name(session) if session else ""
         self._messages.tell(passing(self._server, self._instance, (session, host), line, direction))
 
     def opened(self, commands: list[Opened], now: float) -> None:
         """Requests of a host wait for their answer from now on, a time of the monotonic clock; the list is emptied."""
-        line = self.heard
-        if isinstance(line, Oversized):
-            line = b""
-        for command in commands if self._calls.watched else ():
-            if command.method:
-                session, identity = command.session, command.identity
-                # Made now and filled in later: a call is never copied on its way to those who are told.
-                self._open[session, identity] = Call(
-                    self._server,
-                    self._instance,
-                    session,
-                    self._hosts.get(session) or self._name(session),
-                    command.method,
-                    command.tool,
-                    now,
-                    now,
-                    len(line),
-                    0,
-                    _OK,
-                    identity,
-                    line if self._observers.keep_requests else b"",
-                )
+        if self._calls.watched:
+            line = self.heard
+            if isinstance(line, Oversized):
+                line = b""
+            for command in commands:
+                if command.method:
+                    session, identity = command.session, command.identity
+                    speaker = self._speakers.get(session)
+                    if speaker is None or speaker.caller.host is NAMELESS:
+                        speaker = self._speaker(session)
+                    # Made now and filled in later: a call is never copied on its way to those who are told.
+                    call = Call(speaker.caller, command.method, command.tool, identity, now, len(line))
+                    if self._observers.keep_requests:
+                        call.request = line
+                    speaker.open[identity] = call
         commands.clear()
 
     def answered(self, command: ToSession, now: float) -> None:
         """Requests of a host are answered."""
-        opened = self._open
-        if not opened:
+        speaker = self._speakers.get(command.session)
+        if speaker is None:
             return
-        session, data = command.session, command.data
+        data = command.data
         for identity in command.closes:
-            call = opened.pop((session, identity), None)
+            call = speaker.open.pop(identity, None)
             if call is not None:
                 call.ended = now
                 call.told = len(data)
@@ -138,22 +140,24 @@ class Traffic:
                 news.append(call)
                 if not self._due:
                     self._tell_soon()
-                elif len(news) == MANY:
-                    self._around.later(0.0, self.tell)
+                elif len(news) >= MANY:
+                    self.tell()
 
     def dropped(self, command: Dropped) -> None:
         """A host gave up a request."""
-        call = self._open.pop((command.session, command.identity), None)
+        speaker = self._speakers.get(command.session)
+        call = None if speaker is None else speaker.open.pop(command.identity, None)
         if call is not None:
             self._given_up(call, Outcome.TIMEOUT if command.overdue else Outcome.CANCELLED)
 
     def left(self, session: SessionKey) -> None:
         """A host is gone, and with it what it waited for."""
-        for key in [key for key in self._open if key[0] == session]:
-            self._given_up(self._open.pop(key), Outcome.CANCELLED)
+        speaker = self._speakers.pop(session, None)
+        if speaker is not None:
+            for call in speaker.open.values():
+                self._given_up(call, Outcome.CANCELLED)
         self.heard = b""
-        self.tell()  # while it is known how the host names itself
-        self._hosts.pop(session, None)
+        self.tell()
 
     def tell(self) -> None:
         """Tell of the calls that are over."""
@@ -175,12 +179,16 @@ class Traffic:
         self._due = False
         self.tell()
 
+    def _speaker(self, session: SessionKey) -> _Speaker:
+        """Return a session, with the name that its host has by now."""
+        speaker = self._speakers.get(session)
+        if speaker is None:
+            speaker = self._speakers[session] = _Speaker(Caller(self._server, self._instance, session))
+        speaker.caller.host = self._name(session)
+        return speaker
+
     def _name(self, session: SessionKey) -> str:
-        name = name_shown(self._around.host(session))
-        if not name:
-            return NAMELESS  # it may say so yet
-        self._hosts[session] = name
-        return name
+        return name_shown(self._around.host(session)) or NAMELESS
 
 
 def name_shown(given: str) -> str:

@@ -20,7 +20,7 @@ from supervisord_mcp import rotated
 from supervisord_mcp.audit import DEEPEST, LONGEST, LONGEST_NAME, Audit, _Batch, arguments_of, line_of
 from supervisord_mcp.config.daemon import Audit as Settings
 from supervisord_mcp.credentials.masking import masker
-from supervisord_mcp.observer import Call, Event, Observers, Outcome
+from supervisord_mcp.observer import Call, Caller, Event, Observers
 from tests.kit.bounded import bounded
 from tests.kit.estate import estate
 
@@ -35,8 +35,8 @@ def request(arguments: str = '{"path": "/a"}', identity: str = "7") -> bytes:
 
 def call(line: bytes = b"", *, method: str = "tools/call", session: int = 3, identity: bytes = b"7") -> Call:
     now = time.monotonic()
-    own = ("s", "s-1", session, "editor", method, b'"read"', now - 0.25, now, len(line), 9, Outcome.OK)
-    return Call(*own, identity, line)
+    caller = Caller("s", "s-1", session, "editor")
+    return Call(caller, method, b'"read"', identity, now - 0.25, len(line), line, now, 9)
 
 
 class World:
@@ -91,7 +91,7 @@ def test_a_record_says_who_what_how_and_how_long(masked: bool) -> None:
 def test_a_record_has_no_secret_in_it() -> None:
     masker.learn(SECRET, "vault:mine")
     one = call(request(json.dumps({"token": SECRET, "more": [SECRET * 2]})))
-    one.host, one.tool = f"editor {SECRET}", json.dumps(f"read {SECRET}").encode()
+    one.caller.host, one.tool = f"editor {SECRET}", json.dumps(f"read {SECRET}").encode()
     line = line_of(one, 77, 0.0, masked=True)
     assert SECRET.encode() not in line
     record = json.loads(line)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from supervisord_mcp.observer import Call, Message, Observers, Outcome
+from supervisord_mcp.observer import NAMELESS, Call, Message, Observers, Outcome
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.commands import Dropped, Opened, ToSession
 from supervisord_mcp.protocol.framing import Oversized
-from supervisord_mcp.traffic import MANY, NAMELESS, Around, Traffic
+from supervisord_mcp.traffic import MANY, Around, Traffic
 
 KEY = InstanceKey("s", "abc")
 OK = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}\n'
@@ -163,7 +163,7 @@ def test_calls_are_told_together() -> None:
     assert len(world.told) == MANY - 1
 
 
-def test_many_calls_wait_for_nothing_before_they_are_told() -> None:
+def test_many_calls_are_told_at_once() -> None:
     world = World()
     for number in range(MANY - 1):
         world.open(identity=b"%d" % number)
@@ -171,10 +171,19 @@ def test_many_calls_wait_for_nothing_before_they_are_told() -> None:
     assert len(world.later) == 1
     world.open(identity=b"x")
     world.traffic.answered(ToSession(1, OK, closes=(b"x",)), time.monotonic())
-    [_, at_once] = world.later
-    at_once()
     assert len(world.told) == MANY
     assert len(world.calls) == MANY, "and none is told twice"
+
+
+def test_a_host_that_called_nothing_yet_has_its_name_in_messages() -> None:
+    world = World()
+    world.observers.messages["s"].add(world.messages.append)
+    for name in ("", "late"):
+        world.names[2] = name
+        world.traffic.line(2, b"{}", "from-host")
+    world.open(2)
+    world.traffic.line(2, b"{}", "from-host")
+    assert [one.host for one in world.messages] == [NAMELESS, "late", "late"]
 
 
 def test_messages_are_told_as_they_are() -> None:

@@ -6,21 +6,20 @@ are bounded, for a host may call itself and its tools anything: what comes when 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from supervisord_mcp.credentials.masking import masker
-from supervisord_mcp.metrics.latency import BOUNDS
-from supervisord_mcp.observer import Call, Event, Outcome
+from supervisord_mcp.metrics import latency
+from supervisord_mcp.observer import Call, Caller, Event, Outcome
 from supervisord_mcp.protocol import jsonrpc
 
 #: What is counted of each server at most, each with a cell for those that it met.
 MOST_HOSTS = 16
 MOST_TOOLS = 64
 OTHER = "(other)"
-_OK, _ERROR = Outcome.OK, Outcome.ERROR
+_ANSWERED = (Outcome.OK, Outcome.ERROR)
 _LONGEST = 128
 #: What of a tally, and of a cell, only grows.
 _SUMS = (
@@ -112,33 +111,33 @@ class Counts:
         return found
 
     def calls(self, calls: Sequence[Call]) -> None:
-        """Count calls that are over."""
-        # Calls are told of a moment after they are over, which does not matter here.
-        now = self._wall()
-        cell, server, host, method, tool = None, "", "", "", b""
-        for call in calls:
-            # Most follow one of their kind.
-            if cell is None or call.tool != tool or call.host != host or call.method != method or call.server != server:
-                server, host, method, tool = call.server, call.host, call.method, call.tool
-                cell = self._known(call)
-                latency = cell.latency
-                cell.last = now
-            cell.calls += 1
-            cell.asked += call.asked
-            cell.told += call.told
-            outcome = call.outcome
-            if outcome is _OK or outcome is _ERROR:
-                seconds = call.ended - call.began
-                cell.seconds += seconds
-                number = bisect_left(BOUNDS, seconds)
-                latency[number] = latency.get(number, 0) + 1
-                if outcome is _ERROR:
-                    cell.errors += 1
-            elif outcome is Outcome.CANCELLED:
-                cell.cancelled += 1
-            else:
-                cell.timeouts += 1
+        """Count calls that are over, at least one."""
+        # Most follow one of their kind, and what is the same for all of those is done once.
+        first, (caller, method, tool) = 0, _kind(calls[0])
+        for place, call in enumerate(calls):
+            if call.caller is not caller or call.tool != tool or call.method != method:
+                self._count(calls[first:place])
+                first, (caller, method, tool) = place, _kind(call)
+        self._count(calls[first:])
         self.changed = self.called = True
+
+    def _count(self, calls: Sequence[Call]) -> None:
+        """Count calls of one kind."""
+        cell = self._known(calls[0])
+        # Calls are told of a moment after they are over, which does not matter here.
+        cell.last = self._wall()
+        cell.calls += len(calls)
+        cell.asked += sum([call.asked for call in calls])
+        cell.told += sum([call.told for call in calls])
+        outcomes = [call.outcome for call in calls]
+        if outcomes.count(Outcome.OK) < len(calls):
+            cell.errors += outcomes.count(Outcome.ERROR)
+            cell.cancelled += outcomes.count(Outcome.CANCELLED)
+            cell.timeouts += outcomes.count(Outcome.TIMEOUT)
+            calls = [call for call in calls if call.outcome in _ANSWERED]
+        seconds = [call.ended - call.began for call in calls]
+        cell.seconds += sum(seconds)
+        latency.count(seconds, cell.latency)
 
     def event(self, event: Event) -> None:
         """Count what an event says of starts, restarts and limits."""
@@ -208,6 +207,10 @@ def beyond(now: Tally, before: Tally | None) -> Tally:
     breaches = {name: count - before.breaches.get(name, 0) for name, count in now.breaches.items()}
     cells = [_cell_beyond(cell, known.get((cell.host, cell.method, cell.tool))) for cell in now.cells]
     return msgspec.structs.replace(now, **counted, breaches=breaches, cells=cells)
+
+
+def _kind(call: Call) -> tuple[Caller, str, bytes]:
+    return call.caller, call.method, call.tool
 
 
 def _cell_beyond(now: Cell, before: Cell | None) -> Cell:

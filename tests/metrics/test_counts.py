@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.metrics.counts import MOST_HOSTS, MOST_TOOLS, OTHER, Cell, Counts, Tally, beyond
-from supervisord_mcp.observer import Call, Event, Outcome
+from supervisord_mcp.metrics.latency import bucket
+from supervisord_mcp.observer import Call, Caller, Event, Outcome
 
 
 class Clock:
@@ -34,12 +36,10 @@ def call(
     host: str = "editor", tool: str = "echo", outcome: Outcome = Outcome.OK, server: str = "s", **changes: Any
 ) -> Call:
     fields: dict[str, Any] = {
-        "server": server,
-        "instance": f"{server}/1",
-        "session": 1,
-        "host": host,
+        "caller": Caller(server, f"{server}/1", 1, host),
         "method": "tools/call",
         "tool": f'"{tool}"'.encode(),
+        "identity": b"1",
         "began": 99.0,
         "ended": 99.5,
         "asked": 10,
@@ -93,9 +93,32 @@ def test_hosts_and_tools_are_bounded(counts: Counts) -> None:
     assert ("tools/call", OTHER) in {(cell.method, cell.tool) for cell in cells}
 
 
+def test_calls_that_are_told_together_are_counted_each_for_itself(counts: Counts) -> None:
+    agent = call(host="agent")
+    told = [
+        call(),
+        agent,
+        replace(agent, tool=b'"other"', told=7),
+        replace(agent, tool=b'"other"', told=8, outcome=Outcome.ERROR, ended=104.0),
+        replace(agent, tool=b'"other"', told=0, outcome=Outcome.TIMEOUT),
+        replace(agent, method="prompts/get", tool=b""),
+        call(),
+    ]
+    counts.calls(told)
+    one_by_one = Counts(counts._wall)
+    for one in told:
+        one_by_one.calls([one])
+    assert counts.tallies == one_by_one.tallies
+    found = {(cell.host, cell.method, cell.tool): cell for cell in counts.tallies["s"].cells}
+    assert [cell.calls for cell in found.values()] == [2, 1, 3, 1]
+    other = found["agent", "tools/call", "other"]
+    assert (other.told, other.errors, other.timeouts, other.seconds) == (15, 1, 1, 5.5)
+    assert other.latency == {bucket(0.5): 1, bucket(5.0): 1}
+
+
 def test_a_name_that_is_no_text_is_none(counts: Counts) -> None:
     counts.calls([call(tool="x")])
-    counts.calls([Call("s", "s/1", 1, "h", "tools/call", b"17", 1.0, 2.0, 1, 1, Outcome.OK)])
+    counts.calls([replace(call(), tool=b"17")])
     assert {cell.tool for cell in counts.tallies["s"].cells} == {"x", ""}
 
 

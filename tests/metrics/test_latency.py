@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisord_mcp.metrics.latency import bucket, quantile, total, upper
+from supervisord_mcp.metrics.latency import bucket, count, quantile, total, upper
 
 seconds = st.floats(2e-5, 1e5)
 
@@ -26,6 +26,15 @@ def test_a_value_is_in_its_bucket(value: float) -> None:
     number = bucket(value)
     assert value <= upper(number)
     assert number == 0 or value > upper(number - 1)
+
+
+@given(st.lists(st.sampled_from([-1.0, 0.0, 1e-5, 1.1e-5, 1e9, 1e12, math.inf]) | seconds, max_size=50))
+def test_times_are_counted_where_they_belong(values: list[float]) -> None:
+    histogram = {0: 1}
+    # Again and again the same one, as calls of a server are.
+    repeated = [value for value in values for _ in range(3)]
+    count(repeated, histogram)
+    assert histogram == total([{0: 1}, *({bucket(value): 1} for value in repeated)])
 
 
 def test_the_ends() -> None:

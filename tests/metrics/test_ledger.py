@@ -14,13 +14,13 @@ import pytest
 from supervisord_mcp.metrics import ledger
 from supervisord_mcp.metrics.counts import Counts
 from supervisord_mcp.metrics.ledger import Ledger
-from supervisord_mcp.observer import Call, Outcome
+from supervisord_mcp.observer import Call, Caller
 from tests.kit.bounded import bounded
 
 
 def counts() -> Counts:
     made = Counts(time.time)
-    made.calls([Call("s", "s/1", 1, "h", "tools/call", b'"echo"', 1.0, 1.5, 2, 3, Outcome.OK)])
+    made.calls([Call(Caller("s", "s/1", 1, "h"), "tools/call", b'"echo"', b"1", 1.0, 2, ended=1.5, told=3)])
     made.tally("s").breaches["memory"] = 2
     return made
 
