@@ -406,7 +406,8 @@ class ManagedServer:
                         self._used = self._loop.time()
                     if (session := self._sessions.get(command.session)) is not None:
                         session.send(command.data, command.weight, command.closes)
-                    self.traffic.opened(asked, self._used)
+                    if asked:
+                        self.traffic.opened(asked, self._used)
                     self.traffic.answered(command, self._used)
                     if self._messages.watched:
                         self.traffic.line(command.session, command.data, "to-host")

@@ -43,6 +43,10 @@ def test_what_a_way_needs_is_counted() -> None:
     assert reads.value.median == pytest.approx(2.0, abs=0.5), "one more read for each way, which finds nothing"
     assert queued.value.median == pytest.approx(6.0, abs=0.5), "being told, and asking for it and against it again"
     assert functions.value.median > 50
+    functions, _ = tried.counted("a-turn-for-each", plan)
+    assert functions.value.median > 15, "what asyncio does in a turn, twice"
+    _, looks = tried.counted("look-again", plan)
+    assert looks.value.median > 1.0, "it looks more often than it sleeps"
 
 
 def test_a_way_that_replaces_nothing_is_an_error() -> None:

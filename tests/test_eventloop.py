@@ -142,6 +142,124 @@ def test_what_is_read_and_written_at_once_is_for_the_loop(pair: tuple[socket.soc
     run(main)
 
 
+def test_readers_are_called_again_and_again_before_the_loop_has_its_turn(
+    selector: DirectSelector, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    read: list[bytes] = []
+
+    def readable() -> None:
+        read.append(ours.recv(100))
+        if len(read) < 3:
+            theirs.send(b"next")
+        else:
+            selector.returns = True
+
+    selector.register(ours, selectors.EVENT_READ)
+    selector.readers[ours.fileno()] = readable
+    theirs.send(b"first")
+    assert selector.select(None) == []
+    assert read == [b"first", b"next", b"next"]
+    theirs.send(b"fourth")
+    assert selector.select(0) == []
+    assert len(read) == 4, "it was looked once, and did not wait for more"
+    selector.unregister(ours)
+
+
+def test_what_else_happens_is_told_while_readers_are_busy(
+    selector: DirectSelector, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    source, sink = os.pipe()
+    begun: list[int] = []
+
+    def reader(mine: socket.socket) -> Callable[[], None]:
+        def readable() -> None:
+            # Each wakes the other one: there is always something to read.
+            mine.send(mine.recv(100))
+            begun.append(mine.fileno())
+            if len(begun) == 5:
+                os.write(sink, b"x")
+
+        return readable
+
+    for end in pair:
+        selector.register(end, selectors.EVENT_READ)
+        selector.readers[end.fileno()] = reader(end)
+    selector.register(source, selectors.EVENT_READ, "other")
+    pair[0].send(b"x")
+    [(key, events)] = selector.select(None)
+    assert (key.data, events) == ("other", selectors.EVENT_READ)
+    assert len(begun) >= 5
+    os.close(source)
+    os.close(sink)
+
+
+@pytest.mark.parametrize("way", ["call_soon", "call_later", "task", "future", "thread", "stop"])
+def test_what_a_reader_arranges_for_is_done(way: str, pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    loop = DirectLoop()
+    done: list[str] = []
+
+    async def later() -> None:
+        done.append(way)
+        loop.stop()
+
+    def finish(_: object = None) -> None:
+        done.append(way)
+        loop.stop()
+
+    def readable() -> None:
+        ours.recv(100)
+        match way:
+            case "call_soon":
+                loop.call_soon(finish)
+            case "call_later":
+                loop.call_later(0.001, finish)
+            case "task":
+                tasks.append(loop.create_task(later()))
+            case "future":
+                future.set_result(None)
+            case "thread":
+                loop.call_soon_threadsafe(finish)
+            case "stop":
+                done.append(way)
+                loop.stop()
+
+    tasks: list[asyncio.Task[None]] = []
+    future = loop.create_future()
+    future.add_done_callback(finish)
+    loop.add_direct_reader(ours.fileno(), readable)
+    # Far away, so that the selector waits for long unless it is told otherwise.
+    giving_up = loop.call_later(LIMIT, loop.stop)
+    theirs.send(b"x")
+    loop.run_forever()
+    assert done == [way]
+    giving_up.cancel()
+    loop.remove_direct_reader(ours.fileno())
+    loop.close()
+
+
+def test_a_timer_comes_while_readers_are_busy(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+
+    async def main(loop: DirectLoop) -> None:
+        def reader(mine: socket.socket) -> Callable[[], None]:
+            def readable() -> None:
+                mine.send(mine.recv(100))
+
+            return readable
+
+        # Each wakes the other one: there is always something to read.
+        for end in (ours, theirs):
+            loop.add_direct_reader(end.fileno(), reader(end))
+        ours.send(b"x")
+        await asyncio.sleep(0.01)
+        for end in (ours, theirs):
+            loop.remove_direct_reader(end.fileno())
+
+    run(main)
+
+
 def test_the_end_of_a_pipe_is_told_to_its_reader() -> None:
     source, sink = os.pipe()
     os.set_blocking(source, False)

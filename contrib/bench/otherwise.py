@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
-import selectors
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +20,7 @@ import anyio
 import msgspec
 
 from supervisord_mcp import daemon, pipes
+from supervisord_mcp.eventloop import DirectSelector
 from supervisord_mcp.pipes import ChunkReader, QueueWriter
 from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.runtimes import orphans
@@ -137,22 +138,30 @@ def uvloop() -> None:
 
 def look_again() -> None:
     """Look for news again and again for a moment before sleeping: who sleeps has to be woken, which takes a while."""
-    sleep: Any = selectors.EpollSelector.select
 
-    def select(self: Any, timeout: float | None = None) -> Any:
-        if timeout is None or timeout > 0:
-            end = time.perf_counter() + _MOMENT
-            while time.perf_counter() < end:
-                if found := sleep(self, 0):
-                    return found
-        return sleep(self, timeout)
+    def looks(self: Any, timeout: float) -> Any:
+        end = time.perf_counter() + _MOMENT
+        while timeout and time.perf_counter() < end:
+            if (found := look(self, 0.0)) or self.returns:
+                return found
+        return look(self, timeout)
 
-    _replace(selectors.EpollSelector, "select", select)
+    look = _replace(DirectSelector, "_look", looks)
 
 
 def through_a_handle() -> None:
     """Let asyncio make a handle of each piece of news, queue it and run it, as its own loop does."""
     _replace(daemon, "new_event_loop", asyncio.new_event_loop)
+
+
+def a_turn_for_each() -> None:
+    """Go once around asyncio's loop after each look for news, also where there is nothing else to be done."""
+
+    def until(self: Any, end: float | None) -> Any:
+        left = -1.0 if end is None else math.ceil(max(end - time.monotonic(), 0.0) * 1e3) * 1e-3
+        return self._look(left)
+
+    _replace(DirectSelector, "_until", until)
 
 
 #: The ways by the name of what is measured.
@@ -163,6 +172,7 @@ WAYS: dict[str, Callable[[], None]] = {
     "one-piece": one_piece,
     "through-a-task": through_a_task,
     "through-a-handle": through_a_handle,
+    "a-turn-for-each": a_turn_for_each,
     "parse-everything": parse_everything,
     "unfrozen": unfrozen,
     "no-collector": no_collector,
@@ -171,9 +181,12 @@ WAYS: dict[str, Callable[[], None]] = {
 }
 
 
-def _replace(place: object, name: str, by: object) -> None:
+def _replace(place: object, name: str, by: object) -> Any:
+    """Put something in the place of something else, which is returned."""
     assert hasattr(place, name), f"the program has no {name} any more, so nothing would be measured"
+    replaced = getattr(place, name)
     setattr(place, name, by)
+    return replaced
 
 
 def main() -> int:
