@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -17,7 +17,7 @@ from supervisord_mcp.protocol.commands import Dropped, Opened, SessionKey, ToSes
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.tapping import Direction
 
-#: An answer up to this length is looked into for an error; of a longer one only the two ends are, in bytes.
+#: An answer up to this length, or several, are looked into for an error; of a longer one only the two ends, in bytes.
 _WHOLE = 1 << 16
 _END = 1 << 10
 #: How much of the name of a host is kept, in characters.
@@ -32,14 +32,21 @@ class _Result(msgspec.Struct, gc=False):
 
 
 class _Answer(msgspec.Struct, gc=False):
+    id: Raw = Raw(b"")
     error: Raw | UnsetType = UNSET
     result: _Result | UnsetType = UNSET
+
+    @property
+    def failed(self) -> bool:
+        """Whether this is an error, or the result of a tool that failed."""
+        return self.error is not UNSET or (self.result is not UNSET and self.result.failed)
 
 
 _OK = Outcome.OK
 _FINE = b'"isError":false}}\n'
 _monotonic = time.monotonic
 _answers = msgspec.json.Decoder(_Answer)
+_arrays = msgspec.json.Decoder(list[Raw])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +131,18 @@ class Traffic:
 
     def answered(self, command: ToSession, now: float) -> None:
         """Requests of a host are answered."""
-        speaker = self._speakers.get(command.session)
-        if speaker is None:
+        closes = command.closes
+        if not closes or (speaker := self._speakers.get(command.session)) is None:
             return
         data = command.data
-        for identity in command.closes:
+        # Many servers always say at the end that nothing failed; what is said last counts in JSON.
+        failed = () if data.endswith(_FINE) else _failed(data, closes)
+        for identity in closes:
             call = speaker.open.pop(identity, None)
             if call is not None:
                 call.ended = now
                 call.told = len(data)
-                # Many servers always say at the end that nothing failed; what is said last counts in JSON.
-                if not data.endswith(_FINE) and _failed(data):
+                if identity in failed:
                     call.outcome = Outcome.ERROR
                 news = self._news
                 news.append(call)
@@ -206,15 +214,24 @@ def passing(
     return Message(server, instance, *who, direction, text, size)
 
 
-def _failed(line: bytes) -> bool:
-    """Whether an answer that does not end with `_FINE` is an error, or the result of a tool that failed."""
-    if len(line) <= _WHOLE:
+def _failed(line: bytes, closes: tuple[bytes, ...]) -> Collection[bytes]:
+    """Return which of the calls that a line answers, by their ids, got an error or the result of a tool that failed."""
+    several = line.startswith(b"[")
+    if several or len(line) <= _WHOLE:
         if b'rror"' not in line:
-            return False
+            return ()
     else:
-        return b'"isError":true' in line[-_END:] or b'"isError":true' in line[:_END]
+        return closes if b'"isError":true' in line[-_END:] or b'"isError":true' in line[:_END] else ()
     try:
-        answer = _answers.decode(line)
+        if several:
+            return {bytes(answer.id) for answer in map(_answer, _arrays.decode(line)) if answer.failed}
+        return closes if _answer(line).failed else ()
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return False  # an array of answers, or a result of another form
-    return answer.error is not UNSET or (answer.result is not UNSET and answer.result.failed)
+        return ()  # no JSON that anybody can read
+
+
+def _answer(text: bytes | Raw) -> _Answer:
+    try:
+        return _answers.decode(text)
+    except msgspec.ValidationError:
+        return _Answer()  # a result of another form

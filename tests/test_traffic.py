@@ -77,7 +77,8 @@ def test_a_call_is_told_when_it_is_answered() -> None:
         (b'{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"isError":true}}}\n', False),
         (b'{"jsonrpc":"2.0","id":1,"result":{"error":"a word of the tool"}}\n', False),
         (b'{"jsonrpc":"2.0","id":1,"result":{"isError":"maybe"}}\n', False),
-        (b'[{"jsonrpc":"2.0","id":1,"error":{}}]\n', False),
+        (b'[{"jsonrpc":"2.0","id":1,"error":{}}]\n', True),
+        (b'{"error":{}, and no JSON any more', False),
         (b'{"jsonrpc":"2.0","id":1,"result":{"content":["%b"],"isError":true}}\n' % (b"x" * 70_000), True),
         (b'{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":["%b"]}}\n' % (b"x" * 70_000), True),
         (b'{"jsonrpc":"2.0","id":1,"result":{"isError":false,"content":["%b"]}}\n' % (b"x" * 70_000), False),
@@ -90,12 +91,20 @@ def test_an_answer_may_be_a_failure(line: bytes, failed: bool) -> None:
     assert world.calls[0].outcome is (Outcome.ERROR if failed else Outcome.OK)
 
 
-def test_an_array_answers_several() -> None:
+def test_an_array_answers_several_each_for_itself() -> None:
     world = World()
-    world.open(identity=b"1")
-    world.open(identity=b'"2"')
-    world.traffic.answered(ToSession(1, b"[]\n", closes=(b"1", b'"2"', b"3")), time.monotonic())
-    assert len(world.calls) == 2
+    answers = {
+        b"1": (b'{"jsonrpc":"2.0","id":1,"result":{"isError":"maybe"}}', Outcome.OK),
+        b'"1"': (b'{"jsonrpc":"2.0","id":"1","error":{"code":1,"message":"no"}}', Outcome.ERROR),
+        b"2": (b'{"jsonrpc":"2.0","id":2,"result":{"content":[],"isError":false}}', Outcome.OK),
+        b"3": (b'{"jsonrpc":"2.0","id":3,"result":{"content":["%b"],"isError":true}}' % (b"x" * 70_000), Outcome.ERROR),
+        b"4": (b'{"jsonrpc":"2.0","id":4,"result":{"content":[]}}', Outcome.OK),
+    }
+    for identity in answers:
+        world.open(identity=identity)
+    line = b"[" + b",".join(text for text, _ in answers.values()) + b"]\n"
+    world.traffic.answered(ToSession(1, line, closes=(*answers, b"5")), time.monotonic())
+    assert {call.identity: call.outcome for call in world.calls} == {key: end for key, (_, end) in answers.items()}
 
 
 def test_a_host_may_give_up() -> None:
