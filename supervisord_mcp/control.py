@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import assert_never
+from typing import NoReturn, TypeVar, assert_never
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,9 +20,10 @@ from supervisord_mcp.caller import Caller, calling
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import FramingError, SmcpError
 from supervisord_mcp.facts import Facts, Whence
+from supervisord_mcp.following import follow
 from supervisord_mcp.listener import Greeting
 from supervisord_mcp.logs import ServerLog
-from supervisord_mcp.observer import Event, Observers
+from supervisord_mcp.observer import Channel, Event, Observers
 from supervisord_mcp.pipes import ChunkReader, QueueWriter, close_quietly
 from supervisord_mcp.protocol import control, findings, jsonrpc
 from supervisord_mcp.protocol.control import (
@@ -65,6 +66,7 @@ from supervisord_mcp.supervisor import Supervisor
 from supervisord_mcp.taps import TapDesk
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 #: A command that does not read its stream loses it above this many bytes.
 MAX_UNREAD = 8 << 20
@@ -362,18 +364,13 @@ class Connection:
             if line.server == operation.name:
                 self._send(control.event_line(request, line))
 
-        # Followed first: what is written while the file is read comes after it, and nothing comes twice or never,
-        # because reading is one step of the event loop.
+        # Nothing comes twice or never, because reading and beginning to follow are one step of the event loop. What the
+        # log had counted is written by the first and must not be told by the second.
         past = [] if operation.mark else list(loglines.parse(log.last(operation.lines), operation.name))
-        remove = self._office.observers.lines.add(tell, "smcp logs") if operation.follow else None
         for event in [log.mark()] if operation.mark else past:
             self._send(control.event_line(request, event))
-        if remove is None:
-            return
-        try:
-            await anyio.sleep_forever()
-        finally:
-            remove()
+        if operation.follow:
+            await self._follow(self._office.observers.lines, tell, f"the reader of the log of {operation.name}")
 
     async def _tap(self, request: int, operation: Tap) -> None:
         # Whole messages, and all that are kept at once, are not a sign that the command does not read.
@@ -392,13 +389,12 @@ class Connection:
             self._office.supervisor.server(operation.name)
         for event in tuple(observers.recent):
             tell(event)
-        if not operation.follow:
-            return
-        remove = observers.add(tell)
-        try:
-            await anyio.sleep_forever()
-        finally:
-            remove()
+        if operation.follow:
+            await self._follow(observers.events, tell, "the reader of events")
+
+    async def _follow(self, channel: Channel[T], tell: Callable[[T], None], what: str) -> NoReturn:
+        what = f"{what} (pid {self._peer_pid})"
+        await follow(self._office.observers, channel, tell, what, "Begin anew with the same command.")
 
 
 def _record(event: Event) -> EventRecord:

@@ -10,16 +10,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-import anyio
 import msgspec
 
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import SmcpError
-from supervisord_mcp.observer import Event, Message, Observers
+from supervisord_mcp.following import follow
+from supervisord_mcp.observer import Message, Observers
 from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.tapping import Asked, Matcher, Tap, TapRecord
 from supervisord_mcp.supervisor import Supervisor
+from supervisord_mcp.traffic import name_shown
 
 #: How many bytes of messages are kept of one server at most, whatever their number.
 KEPT_BYTES = 16 << 20
@@ -62,7 +63,6 @@ class TapDesk:
         self._supervisor = supervisor
         self._observers = observers
         self._rings: dict[str, tuple[Ring, Callable[[], None]]] = {}
-        self._number = 0
         self.configure(supervisor.config)
 
     @property
@@ -107,27 +107,8 @@ class TapDesk:
                 for call in instance.traffic.waiting:
                     asked = Asked(call.method, jsonrpc.string_of(call.tool) or "", call.began)
                     matcher.expect(call.instance, call.session, call.identity, asked)
-        await self._follow(tap, partial(_tell, send, matcher, tap))
-
-    async def _follow(self, tap: Tap, tell: Callable[[Message], None]) -> None:
-        self._number += 1
-        watcher = f"tap {self._number} of {tap.name}"
-        gone = anyio.Event()
-
-        def dropped(event: Event) -> None:
-            if event.kind == "observer-dropped" and event.data.get("observer") == watcher:
-                gone.set()
-
-        remove = self._observers.messages[tap.name].add(tell, watcher)
-        forget = self._observers.add(dropped, f"end of {watcher}")
-        try:
-            await gone.wait()
-        finally:
-            forget()
-            remove()
-        cause = self._observers.dropped.get(watcher, "")
-        text = f"the tap was taken out, so that no host feels it: {cause}"
-        raise SmcpError(text, remedy="Look at less of it: --method, --host.")
+        channel, tell = self._observers.messages[tap.name], partial(_tell, send, matcher, tap)
+        await follow(self._observers, channel, tell, f"the tap of {tap.name}", "Look at less of it: --method, --host.")
 
 
 def told(message: Message, matcher: Matcher, wall: float, now: float, tap: Tap) -> TapRecord | None:
@@ -138,7 +119,7 @@ def told(message: Message, matcher: Matcher, wall: float, now: float, tap: Tap) 
         direction=message.direction,
         instance=message.instance,
         session=message.session,
-        host=masker.mask(seen.host or message.host),
+        host=name_shown(seen.host) or message.host,
         kind=seen.kind,
         method=masker.mask(seen.method),
         tool=masker.mask(seen.tool),

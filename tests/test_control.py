@@ -378,6 +378,47 @@ async def test_logs_of_a_server_that_never_ran_are_empty(tmp_path: Path) -> None
 
 
 @bounded(LIMIT)
+async def test_what_the_log_had_counted_is_read_and_not_told_as_well(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        log = one.logs["s"]
+        for _ in range(4):
+            log.write("stderr", "again")
+        command = one.command()
+        stream = command.post("logs", name="s", follow=True, mark=True)
+        (mark,) = await command.events(stream, 1)
+        assert mark["size"] == log.path.stat().st_size, "what was counted is in the file"
+        log.write("stderr", "more")
+        assert [event["text"] for event in (await command.events(stream, 2))[1:]] == ["more"]
+
+
+@bounded(LIMIT)
+@pytest.mark.parametrize(("operation", "who"), [("logs", "the reader of the log of s"), ("events", "the reader of ev")])
+async def test_who_is_taken_out_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str, who: str
+) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        one.observers.publish(Event("first", "s"))
+        one.logs["s"].write("stderr", "first")
+        command = one.command()
+        stream = command.post(operation, name="s", follow=True)
+        await command.events(stream, 1)
+        real = control.event_line
+
+        def refuse(request: int, event: Any) -> bytes:
+            if getattr(event, "kind", "") == "second" or getattr(event, "text", "") == "second":
+                raise ValueError("no room")
+            return real(request, event)
+
+        monkeypatch.setattr(control, "event_line", refuse)
+        one.observers.publish(Event("second", "s"))
+        one.logs["s"].write("stderr", "second")
+        error = (await command.reply(stream))["error"]
+        assert error["message"].startswith(who)
+        assert error["message"].endswith("was taken out, so that no host feels it: no room")
+        assert any(who in name for name in one.observers.dropped)
+
+
+@bounded(LIMIT)
 async def test_events_are_remembered_and_followed(tmp_path: Path) -> None:
     async with estate(tmp_path, {"s": {}}) as one:
         one.observers.publish(Event("first", "s", {"instance": "s-1", "n": 1}))

@@ -16,6 +16,7 @@ from supervisord_mcp.errors import SmcpError, UnknownServerError
 from supervisord_mcp.protocol.tapping import Tap, TapRecord
 from tests.kit.bounded import bounded
 from tests.kit.estate import Estate, estate
+from tests.kit.fhost import hello
 
 LIMIT = 40
 #: A server whose last messages are kept.
@@ -86,6 +87,16 @@ async def test_large_ones_are_cut_and_nothing_secret_is_told(tmp_path: Path) -> 
         whole = (await kept(one, methods=("tools/call",)))[-1]
         assert "***" in whole.line
         json.loads(whole.line)
+
+
+@bounded(LIMIT)
+async def test_a_host_is_called_the_same_in_all_that_it_says(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": KEEPS}) as one:
+        guest = one.guest("s")
+        await guest.ask("initialize", hello(name="a\x1b[2J\n" + "b" * 9000))
+        guest.say("notifications/initialized")
+        await guest.call("echo")
+        assert {record.host for record in await kept(one)} == {"a\ufffd[2J\ufffd" + "b" * 58}
 
 
 @bounded(LIMIT)
@@ -193,7 +204,7 @@ async def test_a_tap_that_is_taken_out_is_told_so(tmp_path: Path) -> None:
             assert "result" in await guest.call("echo"), "no host feels it"
 
         saying = asyncio.create_task(say())
-        with pytest.raises(SmcpError, match="the tap was taken out, so that no host feels it: no room for"):
+        with pytest.raises(SmcpError, match="the tap of s was taken out, so that no host feels it: no room for"):
             await one.taps.serve(Tap(name="s", follow=True), fail)
         await saying
         assert not tapped(one)

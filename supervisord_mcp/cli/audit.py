@@ -56,6 +56,8 @@ def audit(
     rows = [_row(record) for _, record in found]
     if rows:
         print_table(_COLUMNS, rows)
+    elif next(_records(), None) is not None:
+        console().print("none of the calls that are recorded is one of these")
     else:
         console().print("no calls are recorded; config.toml says whether they are: [audit] enabled = true")
 

@@ -63,6 +63,10 @@ def _value(value: object) -> str:
     match value:
         case list():
             return ",".join(map(_value, value)) or "nothing"
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
         case str():
             return " | ".join(value.splitlines()) or "-"
         case _:

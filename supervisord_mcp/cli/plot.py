@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 _KINDS: Final = (".svg", ".png")
 _MIB: Final = 1 << 20
+#: How large it is at least, what each name in the legend needs of the height, and each character beyond so many of the
+#: width, in inches.
+_WIDTH, _HEIGHT, _PER_NAME, _PER_CHARACTER, _SHORT = 10.0, 6.0, 0.22, 0.09, 24
+#: There are ten colours; of more servers the lines differ in this besides.
+_COLOURS: Final = 10
+_STROKES: Final = ("-", "--", ":", "-.")
+#: The time axis is at least so long, in seconds.
+_SHORTEST: Final = 60.0
 
 
 def check(file: Path) -> None:
@@ -41,11 +49,12 @@ def draw(result: UsageResult, file: Path) -> None:
     if not servers:
         raise SmcpError("there is nothing to draw: no server ran in that time", remedy="try a longer --since")
     # Not pyplot: nothing global, and no window system is looked for.
-    figure = Figure(figsize=(10, 6), layout="constrained")
+    figure = Figure(figsize=_size(servers), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
-    for server in servers:
-        _line(above, server, [point.memory / _MIB for point in server.history], label=server.name)
-        _line(below, server, [point.load * 100 for point in server.history])
+    for number, server in enumerate(servers):
+        stroke = _STROKES[number // _COLOURS % len(_STROKES)]
+        _line(above, server, [point.memory / _MIB for point in server.history], stroke, label=server.name)
+        _line(below, server, [point.load * 100 for point in server.history], stroke)
     above.set_ylabel("memory (PSS), MiB")
     below.set_ylabel("processors, % of one")
     for axes in (above, below):
@@ -57,20 +66,47 @@ def draw(result: UsageResult, file: Path) -> None:
     below.xaxis.set_major_locator(locator)
     below.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
     below.set_xlabel("time (UTC); triangles mark starts")
-    above.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    below.set_xlim(*_span(servers))
+    # Of the figure, not of one of the axes, which would have to be as high as all the names.
+    figure.legend(loc="outside right upper", frameon=False)
     try:
         figure.savefig(file, dpi=120)
     except OSError as error:
         raise SmcpError(f"the plot cannot be written: {file}: {error.strerror or error}") from error
 
 
-def _line(axes: Axes, server: ServerUsage, values: list[float], label: str | None = None) -> None:
+def _size(servers: Sequence[ServerUsage]) -> tuple[float, float]:
+    """Return how wide and high the figure is: such that the names fit beside the lines."""
+    longest = max(len(server.name) for server in servers)
+    return (
+        _WIDTH + _PER_CHARACTER * max(longest - _SHORT, 0),
+        max(_HEIGHT, _PER_NAME * (len(servers) + 1)),
+    )
+
+
+def _span(servers: Sequence[ServerUsage]) -> tuple[datetime, datetime]:
+    """Return the ends of the time axis. One of a single moment would be drawn as years."""
+    first = min(server.history[0].at for server in servers)
+    last = max(server.history[-1].at for server in servers)
+    margin = max(0.05 * (last - first), (_SHORTEST - (last - first)) / 2)
+    return _time(first - margin), _time(last + margin)
+
+
+def _line(axes: Axes, server: ServerUsage, values: list[float], stroke: str, label: str | None = None) -> None:
     times, shown = zip(*_with_gaps(server, values), strict=True)
-    (line,) = axes.plot(times, shown, label=label, linewidth=1.5)
+    (line,) = axes.plot(times, shown, label=label, linewidth=1.5, linestyle=stroke)
     starts = [(_time(point.at), value) for point, value in zip(server.history, values, strict=True) if point.starts]
-    if starts:
-        when, where = zip(*starts, strict=True)
-        axes.plot(when, where, linestyle="", marker="^", markersize=6, color=line.get_color())
+    # A line needs two points; one between gaps would not be seen.
+    edged = (nan, *shown, nan)
+    lone = [
+        (when, value)
+        for when, before, value, after in zip(times, edged, shown, edged[2:], strict=False)
+        if isnan(before) and isnan(after) and not isnan(value)
+    ]
+    for points, marker in ((starts, "^"), (lone, ".")):
+        if points:
+            when, where = zip(*points, strict=True)
+            axes.plot(when, where, linestyle="", marker=marker, markersize=6, color=line.get_color())
 
 
 def _with_gaps(server: ServerUsage, values: list[float]) -> Iterator[tuple[datetime, float]]:

@@ -106,7 +106,13 @@ def _saving(path: Path | None) -> Iterator[Callable[[bytes], Any]]:
             except OSError as error:
                 raise SmcpError(f"cannot write {path}: {error.strerror}") from error
 
-        yield keep
+        try:
+            yield keep
+        except SmcpError:
+            # The name is free again where the daemon had nothing to tell.
+            if not os.fstat(descriptor).st_size:
+                path.unlink(missing_ok=True)
+            raise
 
 
 def _line(record: TapRecord) -> Text:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from supervisord_mcp.cli.client import SLOW, Client, connected
-from supervisord_mcp.errors import SmcpError, UsageError
+from supervisord_mcp.errors import SmcpError, UnknownServerError, UsageError
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.news import LogLine
 from supervisord_mcp.protocol.usage import UsageResult
@@ -97,7 +97,12 @@ def _look(client: Client) -> UsageResult:
 def _fulfil(client: Client, view: View, wish: Wish) -> None:
     if wish.verb == "logs":
         lines = client.stream(control.Logs(name=wish.server, lines=_LOG_LINES))
-        view.log = [control.parse_result(line, LogLine).line for line in lines]
+        try:
+            view.log = [control.parse_result(line, LogLine).line for line in lines]
+        except SmcpError as error:
+            if error.code != UnknownServerError.code:
+                raise
+            view.message = f"{wish.server} is not there any more"  # it was removed since the last look
         return
     view.message = f"{wish.verb} {wish.server} …"
     # It may take as long as the server does; meanwhile the figures go on.

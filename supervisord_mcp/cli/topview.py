@@ -165,7 +165,7 @@ class View:
             (number(server.total.errors), "red" if server.total.errors else ""),
             (length(server.total.p95), ""),
         )
-        line = Text(set_cell_size(f"{mark}{in_a_line(server.name)}", name_width))
+        line = Text(set_cell_size(_cut(f"{mark}{in_a_line(server.name)}", name_width), name_width))
         for (_, room, right), (cell, style) in zip(_COLUMNS, cells, strict=True):
             line.append(" ")
             line.append(_fitted(cell, room, right), style)

@@ -21,6 +21,8 @@ _SERVERS: Final = ("SERVER", "STATE", "CPU", "MEMORY", "RSS", "PROCS", "THREADS"
 _CALLS: Final = ("", "CALLS", "OPEN", "ERRORS", "GIVEN UP", "TIME-OUTS", "P50", "P95", "P99", "IN", "OUT", "LAST")
 #: How far back a plot goes if nothing is said, in seconds.
 _HOUR: Final = 3600.0
+#: How far back anything goes, in seconds.
+_DAY: Final = 86400.0
 
 
 def usage(
@@ -209,4 +211,7 @@ def _seconds(text: str) -> float:
         raise UsageError(f"--since {text}: {error}") from error
     if seconds <= 0:
         raise UsageError(f"--since {text}: must be longer than nothing")
+    if seconds > _DAY:
+        # What is said of so long would only be what is known of the last day.
+        raise UsageError(f"--since {text}: what is used is remembered for a day", remedy="give at most 24h")
     return seconds

@@ -230,5 +230,6 @@ class History:
     def since(self, time: float, now: float) -> tuple[float, list[Point]]:
         """Return the length of a slot and the points since a time, as fine as they are kept for so long."""
         step, size = self.FINE
-        ring = self._fine if now - time <= step * size else self._coarse
+        # Who asks for exactly as long as the fine ones reach asked a moment ago.
+        ring = self._fine if now - time < step * (size + 1) else self._coarse
         return ring.step, list(ring.since(time))

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -164,6 +164,7 @@ class Sampler:
                 continue
             before = self._known.get(target.instance)
             if before is not None and before.target.generation != target.generation:
+                self._ended(before)
                 before = None
             sample = self._sample(target, reading, before, now)
             samples[target.instance] = self._known[target.instance] = sample
@@ -174,7 +175,7 @@ class Sampler:
         self.samples = samples
         running = {target.instance for target in self._targets()}
         for instance in self._known.keys() - running:
-            del self._known[instance]
+            self._ended(self._known.pop(instance))
         self.added += bool(points)
         for server, point in points.items():
             self.histories.setdefault(server, History()).add(point)
@@ -200,17 +201,13 @@ class Sampler:
         return Point(
             at=self._wall(),
             seconds=sample.at - before.at if before is not None else max(pace.BUSY, now.cpu),
-            cpu=max(now.cpu - old.cpu, 0.0),
             memory=now.memory,
             resident=now.resident,
             processes=len(now.processes),
             threads=now.threads,
             files=now.files,
-            read=max(now.read - old.read, 0),
-            written=max(now.written - old.written, 0),
-            sent=max((now.sent or 0) - (old.sent or 0), 0),
-            received=max((now.received or 0) - (old.received or 0), 0),
             starts=int(before is None),
+            **_grown(now, old),
         )
 
     def _spent(self, server: str, now: Reading, before: Reading, point: Point) -> None:
@@ -225,6 +222,12 @@ class Sampler:
         tally.refused += max((now.refused or 0) - (before.refused or 0), 0)
         tally.throttled += max((now.throttled or 0.0) - (before.throttled or 0.0), 0.0)
         self._counts.changed = True
+
+    def _ended(self, sample: Sample) -> None:
+        """Count what a run used after it was last seen: an end for want of memory is in no look."""
+        if (final := sample.target.meter.final()) is not None:
+            before = sample.reading
+            self._spent(sample.target.server, final, before, Point(self._wall(), **_grown(final, before)))
 
     def _remember(self, sample: Sample) -> None:
         """Keep what an instance takes, for what is said of it when it does not run."""
@@ -245,6 +248,12 @@ class Sampler:
         if refused and not sample.refusing:
             sample.target.exceeded("pids", True)
         sample.refusing = refused
+
+
+def _grown(now: Reading, before: Reading) -> dict[str, Any]:
+    """Return what of a point was used between two readings."""
+    names = ("cpu", "read", "written", "sent", "received")
+    return {name: max((getattr(now, name) or 0) - (getattr(before, name) or 0), 0) for name in names}
 
 
 def _together(one: Point, other: Point) -> Point:

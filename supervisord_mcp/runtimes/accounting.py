@@ -87,6 +87,7 @@ class TreeMeter:
         # What was counted of processes that are gone and whose parents were not there to take it over.
         self._floor = [0.0, 0.0, 0.0]
         self._lost = [0.0, 0.0, 0.0]
+        self._final: Reading | None = None
 
     def read(self, now: float, *, thorough: bool = False) -> Reading | None:
         """Return what the tree uses; None where nothing is left of it."""
@@ -131,6 +132,24 @@ class TreeMeter:
             disk_pressure=figures.disk_pressure,
             processes=tuple(process for process in processes if process.threads),
         )
+
+    def end(self, cpu: float) -> None:
+        """Take what can be known at the end of the tree, whose leader used so much with all that it reaped."""
+        gauge = self._gauge()
+        figures = gauge.figures() if gauge is not None else GroupFigures()
+        sent, received = self._traffic() or (None, None)
+        self._final = Reading(
+            cpu=max(cpu, figures.cpu or 0.0),
+            sent=sent,
+            received=received,
+            oom_kills=figures.oom_kills,
+            refused=figures.refused,
+            throttled=figures.throttled,
+        )
+
+    def final(self) -> Reading | None:
+        """Return what the tree had used when it ended, None before."""
+        return self._final
 
     def _growing(self, *sums: float) -> list[float]:
         for place, total in enumerate(sums):

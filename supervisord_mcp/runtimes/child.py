@@ -80,6 +80,7 @@ class ProcessChild(Child):
         self._excess = ""
         self._looks = 0
         self._restraint: Restraint | None = None
+        self._meters: list[TreeMeter] = []
         self.limits: tuple[str, ...] = ()
         orphans.own(self.pid)
         self._tree = Tree(self.pid, marker)
@@ -106,7 +107,8 @@ class ProcessChild(Child):
 
     def meter(self) -> TreeMeter:
         """Return what reads how much the tree uses."""
-        return TreeMeter(self._present, self._gauge, self._traffic)
+        self._meters.append(made := TreeMeter(self._present, self._gauge, self._traffic))
+        return made
 
     def _present(self) -> list[int]:
         # Not `_members`, which belongs to the event loop. What left its parents is found by the group alone.
@@ -239,6 +241,8 @@ class ProcessChild(Child):
         os.close(self._pidfd)
         orphans.disown(self.pid)
         status = self._translate(_status(os.waitstatus_to_exitcode(code)))
+        for meter in self._meters:  # while there is a group that knows what the kernel ended
+            meter.end(usage.ru_utime + usage.ru_stime)
         if self._restraint is not None:
             cause = self._excess or self._restraint.cause(status, usage.ru_maxrss << 10)
             status = replace(status, cause=cause)

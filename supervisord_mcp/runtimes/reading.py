@@ -70,3 +70,9 @@ class Meter(Protocol):
         What is dear to find out (PSS, swap, sockets) is looked up again only where it can have changed since, or if it
         is asked for ``thorough``. ``now`` is in seconds of any clock that only goes forward.
         """
+
+    def final(self) -> Reading | None:
+        """Return what the tree had used when it ended, as far as that only grows; None before, or where nobody knows.
+
+        It has what came after the last look, and what ended the tree.
+        """

@@ -34,7 +34,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     ),
     frozenset({"contained", "machine"}),
     frozenset({"doctor", "launch", "session", "conduit", "remarks", "adoption", "breaches", "traffic", "metrics"})
-    | frozenset({"logbooks", "announcements", "audit", "journald"}),
+    | frozenset({"logbooks", "announcements", "audit", "journald", "following"}),
     frozenset({"blueprint", "explanation", "congestion", "echoes"}),
     frozenset({"server"}),
     frozenset({"reports"}),

@@ -71,3 +71,10 @@ def test_where_nothing_is_recorded_it_says_what_to_do(smcp: Smcp) -> None:
     assert (ran.status, "[audit] enabled = true" in ran.out) == (0, True)
     assert smcp("audit", "--json").out == ""
     assert smcp("audit", "--since", "yesterday").status == 2
+
+
+@pytest.mark.usefixtures("recorded")
+def test_where_nothing_was_chosen_it_does_not_say_that_nothing_is_recorded(smcp: Smcp) -> None:
+    for words in (("--since", "9999-12-31"), ("--since", "2026-12-01", "--server", "gti"), ("-n", "0")):
+        ran = smcp("audit", *words)
+        assert (ran.status, ran.out) == (0, "none of the calls that are recorded is one of these\n"), words

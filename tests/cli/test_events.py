@@ -12,12 +12,21 @@ from tests.cli.daemon import FakeDaemon, Stream, clean_lines
 
 
 def test_events(smcp: Smcp, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = {"instance": "i", "from": "A", "error": "x\ny", "list": ["p", "q"], "none": [], "n": 3}
+    data = {
+        "instance": "i",
+        "from": "A",
+        "error": "x\ny",
+        "list": ["p", "q"],
+        "none": [],
+        "n": 3,
+        "p": None,
+        "q": False,
+    }
     record = control.EventRecord(time=0.0, kind="state", server="git", instance="i", data=data)
     daemon.answers[control.Events] = Stream([record, control.EventRecord(time=1.5, kind="loaded")])
     first, second = clean_lines(smcp("events").out)
     assert first.startswith("1970-01-01T00:00:00.000Z  "), "as in logs"
-    assert first[26:] == "git           state            from=A error=x | y list=p,q none=nothing n=3  i"
+    assert first[26:] == "git           state            from=A error=x | y list=p,q none=nothing n=3 p=- q=no  i"
     assert second[26:] == "-             loaded"
     found = [json.loads(line) for line in smcp("events", "--json", "-f").out.splitlines()]
     assert [event["kind"] for event in found] == ["state", "loaded"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.protocol.tapping import Tap, TapRecord
 from tests.cli.conftest import Smcp
 from tests.cli.daemon import FakeDaemon, Stream, clean_lines
@@ -107,6 +108,19 @@ def test_they_are_saved_too(smcp: Smcp, tapped: FakeDaemon, tmp_path: Path) -> N
     assert len(file.read_text().splitlines()) == 3
     nowhere = smcp("tap", "git", "--save", str(tmp_path / "no" / "x"))
     assert nowhere.err.startswith(f"error[failed]: cannot write {tmp_path}/no/x: No such file")
+
+
+def test_the_name_of_a_file_is_free_again_where_nothing_was_told(
+    smcp: Smcp, daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    file = tmp_path / "fault.jsonl"
+    daemon.answers[Tap] = SmcpError("no messages of 'git' are kept")
+    assert smcp("tap", "git", "--save", str(file)).status == 1
+    assert not file.exists()
+    daemon.answers[Tap] = Stream(RECORDS)
+    daemon.answers[Tap].cut = True
+    assert smcp("tap", "git", "--save", str(file)).status == 3
+    assert len(file.read_text().splitlines()) == 3, "what was told is kept"
 
 
 def test_a_full_disk_is_told(smcp: Smcp, tapped: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

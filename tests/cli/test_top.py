@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisord_mcp.errors import UnknownServerError
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.news import LogLine
 from tests.cli.conftest import Smcp
@@ -117,6 +118,10 @@ def test_top_in_a_terminal(terminal: Terminal, told: FakeDaemon) -> None:
     terminal.until(said("the server said this"))
     terminal.type("Escape")
     terminal.until(said("-idle"))
+    told.answers[control.Logs] = UnknownServerError("no server git")
+    terminal.type("l")
+    terminal.until(said("git is not there any more"))
+    terminal.type("Down", "Up")
     terminal.type("s")
     terminal.until(said("sort: memory"))
 

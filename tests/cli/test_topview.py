@@ -195,3 +195,9 @@ def test_without_servers_the_keys_do_nothing() -> None:
     lines = shown(view, nothing)
     assert lines[0] == "problem: observer x"
     assert lines[2] == "no servers are configured; add one with: smcp add NAME -- COMMAND"
+
+
+def test_a_name_that_is_too_long_is_seen_to_be_cut() -> None:
+    one = msgspec.structs.replace(GIT, name="n" * 64)
+    line = shown(View(), msgspec.structs.replace(RESULT, servers=(one,)))[2]
+    assert line.startswith("+" + "n" * 16 + "… RUNNING ")

@@ -64,6 +64,13 @@ def test_usage_since(smcp: Smcp, told: FakeDaemon, monkeypatch: pytest.MonkeyPat
     assert asked.since == 4400.0
 
 
+def test_usage_since_longer_than_anything_is_known(smcp: Smcp, told: FakeDaemon) -> None:
+    assert smcp("usage", "--since", "24h").status == 0
+    ran = smcp("usage", "--since", "25h")
+    assert (ran.status, len(told.asked)) == (2, 1)
+    assert ran.err.splitlines()[0] == "error[usage]: --since 25h: what is used is remembered for a day"
+
+
 @pytest.mark.parametrize("text", ["soon", "0", "-5m", ""])
 def test_usage_since_no_time(smcp: Smcp, told: FakeDaemon, text: str) -> None:
     ran = smcp("usage", "--since", text)

@@ -22,6 +22,9 @@ class Nothing:
     def read(self, now: float, *, thorough: bool = False) -> Reading | None:
         raise AssertionError("nothing is looked at for a report")
 
+    def final(self) -> Reading | None:
+        raise AssertionError("nothing is looked at for a report")
+
 
 def sample(name: str = "s/1", generation: int = 1) -> Sample:
     return Sample(Target("s", name, generation, Nothing()), READING, 1.0, load=0.25)

@@ -91,6 +91,16 @@ def test_a_load_is_what_was_spent_over_what_was_watched() -> None:
     assert Point(0.0, cpu=2.0).load == 0.0
 
 
+def test_a_day_is_kept_in_steps_of_a_minute_and_no_more() -> None:
+    history, now = History(), 200_000_000.0
+    for second in range(0, 2 * 86400, 30):
+        history.add(Point(now - 2 * 86400 + second, seconds=30.0, cpu=1.0))
+    for reach in (86400, 3 * 86400):
+        step, points = history.since(now - reach, now)
+        assert (step, len(points)) == (60.0, 1440)
+        assert sum(point.cpu for point in points) == pytest.approx(2880.0, rel=0.001)
+
+
 def test_a_history_is_as_fine_as_it_reaches() -> None:
     history, now = History(), 100_000.0
     assert history.since(now - 60, now) == (5.0, [])
@@ -98,6 +108,10 @@ def test_a_history_is_as_fine_as_it_reaches() -> None:
         history.add(Point(now - 7200 + second, seconds=5.0, cpu=1.0, starts=second % 3600 == 0))
     step, fine = history.since(now - 600, now)
     assert (step, len(fine)) == (5.0, 120)
+    step, fine = history.since(now - 3600, now + 0.25)
+    assert (step, len(fine)) == (5.0, 720)
+    step, coarse = history.since(now - 3605, now)
+    assert (step, len(coarse)) == (60.0, 61)
     step, coarse = history.since(now - 7200, now)
     assert step == 60.0
     assert len(coarse) in (120, 121)

@@ -28,6 +28,7 @@ class Meter:
         self.readings = list(readings)
         self.looks: list[tuple[float, bool]] = []
         self.threads: set[int] = set()
+        self.ended: Reading | None = None
 
     def read(self, now: float, *, thorough: bool = False) -> Reading | None:
         self.looks.append((now, thorough))
@@ -36,6 +37,9 @@ class Meter:
         if isinstance(reading, Exception):
             raise reading
         return reading
+
+    def final(self) -> Reading | None:
+        return self.ended
 
     @property
     def pauses(self) -> list[float]:
@@ -198,6 +202,27 @@ async def test_what_runs_used_is_counted_beyond_their_end() -> None:
     tally = world.counts.tallies["s"]
     assert {name: getattr(tally, name) for name in used} == {name: 3 * value for name, value in used.items()}
     assert tally.cpu == 1.75
+
+
+@virtual(1000)
+@pytest.mark.parametrize("another", [False, True])
+async def test_what_came_after_the_last_look_is_counted_at_the_end(another: bool) -> None:
+    world, meter = World(), Meter(reading(1.0, oom_kills=0, written=9), None)
+    world.target(meter)
+    await world.sampler.fresh()
+    await anyio.sleep(100)
+    meter.ended = Reading(cpu=1.5, oom_kills=1, refused=2, throttled=0.5)
+    await world.sampler.fresh()
+    assert world.counts.tallies["s"].oom_kills == 0, "it may not be at its end yet"
+    world.targets.clear()
+    if another:
+        world.target(Meter(reading(0.25)), generation=2)
+    for _ in range(2):
+        await anyio.sleep(100)
+        await world.sampler.fresh()
+    tally = world.counts.tallies["s"]
+    assert (tally.oom_kills, tally.refused, tally.throttled, tally.written) == (1, 2, 0.5, 9)
+    assert tally.cpu == 1.75 if another else 1.5
 
 
 @virtual(1000)

@@ -151,6 +151,29 @@ async def test_some_metrics_alone(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @bounded(LIMIT)
+async def test_the_answer_is_made_once_for_all_who_ask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scraping, "FRESH", 0.6)
+    looks: list[int] = []
+
+    async def counted() -> Snapshot:
+        looks.append(len(looks))
+        await asyncio.sleep(0.05)
+        return Snapshot(UsageResult(at=0.0), "1", float(len(looks)))
+
+    made = listening(socket.AF_INET, ("127.0.0.1", 0))
+    port = made.getsockname()[1]
+    async with served(made, look=counted):
+        answers = await asyncio.gather(*(fetched(port) for _ in range(MOST)))
+        assert {(status, "start_time_seconds 1.0" in text) for status, text in answers} == {(200, True)}
+        assert len(looks) == 1
+        assert "smcp_daemon_threads 0.0" in (await fetched(port, "?name[]=smcp_daemon_threads"))[1]
+        assert len(looks) == 2, "another question has another answer"
+        assert "start_time_seconds 3.0" in (await fetched(port))[1]
+        await asyncio.sleep(0.7)
+        assert "start_time_seconds 4.0" in (await fetched(port))[1]
+
+
+@bounded(LIMIT)
 async def test_a_failure_is_an_answer(capfd: pytest.CaptureFixture[str]) -> None:
     async def fail() -> Snapshot:
         raise ValueError("no figures")

@@ -68,6 +68,44 @@ async def test_memory_in_a_cgroup(groups: Groups, kind: type[Any], script: str) 
 
 
 @KINDS
+@bounded(60)
+async def test_what_the_kernel_ended_is_known_after_the_end(
+    groups: Groups, kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    real = Group.memory_kills
+
+    def noted(self: Group) -> int:
+        # The daemon may be faster than the kernel, which then ends none.
+        told.append(real(self) + 3)
+        return told[-1]
+
+    monkeypatch.setattr(Group, "memory_kills", noted)
+    async with running(kind(groups=groups), hog(MEMORY, Limits(memory=64 * MIB))) as child:
+        meter = child.meter()
+        assert meter is not None
+        assert meter.final() is None
+        await ended(child)
+        final = meter.final()
+        assert final is not None
+        assert final.oom_kills in told
+
+
+@bounded(60)
+async def test_what_a_child_used_is_known_after_its_end() -> None:
+    script = "import time\nwhile time.process_time() < 0.5: pass"
+    async with running(BareRuntime(), hog(script, UNLIMITED)) as child:
+        meter = child.meter()
+        assert meter is not None
+        child.close_stdin()
+        await ended(child)
+        final = meter.final()
+        assert final is not None
+        assert 0.5 <= final.cpu < 0.8
+        assert final.oom_kills is None
+
+
+@KINDS
 @pytest.mark.parametrize("script", [MEMORY, CHILD_MEMORY], ids=["itself", "its child"])
 @bounded(60)
 async def test_memory_under_a_watcher(kind: type[Any], script: str) -> None:

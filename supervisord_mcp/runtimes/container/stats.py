@@ -28,6 +28,10 @@ class StatsMeter:
             return None
         return reading_of(told)
 
+    def final(self) -> Reading | None:
+        """Return nothing: an engine does not know what has ended."""
+        return None
+
 
 def reading_of(told: Mapping[str, Any]) -> Reading | None:
     """Return the figures of what an engine tells; None for a container in which nothing runs any more."""

@@ -1,0 +1,53 @@
+"""Who follows is told until they leave, and told so when they are taken out."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from supervisord_mcp.errors import SmcpError
+from supervisord_mcp.following import follow
+from supervisord_mcp.observer import Event, Observers
+from tests.kit.bounded import bounded
+
+LIMIT = 20
+
+
+@bounded(LIMIT)
+async def test_everything_is_told_until_whoever_follows_leaves() -> None:
+    observers, heard = Observers(), list[str]()
+    following = asyncio.ensure_future(
+        follow(observers, observers.events, lambda event: heard.append(event.kind), "one", "")
+    )
+    await asyncio.sleep(0)
+    observers.publish(Event("a"))
+    observers.let_go("somebody else", "it failed")
+    assert heard == ["a", "observer-dropped"]
+    following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
+    assert not observers.events.watched
+
+
+@bounded(LIMIT)
+async def test_only_who_is_taken_out_is_told_so() -> None:
+    observers, heard = Observers(), list[str]()
+
+    def fail(event: Event) -> None:
+        raise ValueError(f"no room for {event.kind}")
+
+    failing = asyncio.ensure_future(follow(observers, observers.events, fail, "one", "Try again."))
+    going_on = asyncio.ensure_future(
+        follow(observers, observers.events, lambda event: heard.append(event.kind), "one", "")
+    )
+    await asyncio.sleep(0)
+    observers.publish(Event("a"))
+    with pytest.raises(SmcpError, match="one was taken out, so that no host feels it: no room for a") as caught:
+        await failing
+    assert caught.value.remedy == "Try again."
+    observers.publish(Event("b"))
+    assert (heard, going_on.done()) == (["a", "observer-dropped", "b"], False)
+    going_on.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going_on
