@@ -294,7 +294,8 @@ def _invoke(argv: Sequence[str], given: _Given) -> int:
             raise
         context = getattr(error, "ctx", None)
         help_of = context.command_path if context is not None else "smcp"
-        raise UsageError(error.format_message(), remedy=f"see: {help_of} --help") from error
+        message = error.format_message().replace(": Value error, ", ": ")  # the words of pydantic for what it was told
+        raise UsageError(message, remedy=f"see: {help_of} --help") from error
     return result if isinstance(result, int) else 0
 
 

@@ -159,9 +159,9 @@ def span(seconds: float | None) -> str:
     return f"{whole}s"
 
 
-def count(number: int, thing: str) -> str:
-    """Given how many of a thing there are, return both in words."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+def count(number: int, thing: str, things: str = "") -> str:
+    """Given how many of a thing there are, return both in words; ``things`` are several where that is no -s."""
+    return f"{number} {thing}" if number == 1 else f"{number} {things or f'{thing}s'}"
 
 
 def _escaped(character: str) -> str:

@@ -106,7 +106,12 @@ def _saving(path: Path | None) -> Iterator[Callable[[bytes], Any]]:
             except OSError as error:
                 raise SmcpError(f"cannot write {path}: {error.strerror}") from error
 
-        yield keep
+        try:
+            yield keep
+        except SmcpError:
+            if not os.fstat(file.fileno()).st_size:  # nothing came: its name is free for the next attempt
+                path.unlink(missing_ok=True)
+            raise
 
 
 def _line(record: TapRecord) -> Text:

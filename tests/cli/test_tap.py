@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.protocol.tapping import Tap, TapRecord
 from tests.cli.conftest import Smcp
 from tests.cli.daemon import FakeDaemon, Stream, clean_lines
@@ -95,6 +96,13 @@ def test_json(smcp: Smcp, tapped: FakeDaemon) -> None:
     assert (ran.status, ran.err.splitlines()[0]) == (2, "error[usage]: give --raw or --json, not both")
 
 
+def test_another_side_is_named_in_plain_words(smcp: Smcp) -> None:
+    ran = smcp("tap", "git", "--side", "foo")
+    assert ran.status == 2
+    assert "Value error" not in ran.err
+    assert "'foo'" in ran.err
+
+
 def test_they_are_saved_too(smcp: Smcp, tapped: FakeDaemon, tmp_path: Path) -> None:
     file = tmp_path / "fault.jsonl"
     assert len(smcp("tap", "git", "--save", str(file)).out.splitlines()) == 3
@@ -107,6 +115,12 @@ def test_they_are_saved_too(smcp: Smcp, tapped: FakeDaemon, tmp_path: Path) -> N
     assert len(file.read_text().splitlines()) == 3
     nowhere = smcp("tap", "git", "--save", str(tmp_path / "no" / "x"))
     assert nowhere.err.startswith(f"error[failed]: cannot write {tmp_path}/no/x: No such file")
+
+
+def test_no_empty_file_is_left(smcp: Smcp, daemon: FakeDaemon, tmp_path: Path) -> None:
+    daemon.answers[Tap] = SmcpError("no messages of 'git' are kept")
+    assert smcp("tap", "git", "--save", str(tmp_path / "x")).status == 1
+    assert list(tmp_path.glob("x")) == []
 
 
 def test_a_full_disk_is_told(smcp: Smcp, tapped: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

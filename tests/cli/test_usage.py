@@ -64,10 +64,25 @@ def test_usage_since(smcp: Smcp, told: FakeDaemon, monkeypatch: pytest.MonkeyPat
     assert asked.since == 4400.0
 
 
-@pytest.mark.parametrize("text", ["soon", "0", "-5m", ""])
+def test_usage_since_tells_of_long_steps_only_the_most(smcp: Smcp, told: FakeDaemon) -> None:
+    coarse = msgspec.structs.replace(GIT, step=60.0)
+    told.answers[control.Usage] = msgspec.structs.replace(RESULT, servers=(coarse,))
+    assert "memory up to 169M, disk" in smcp("usage", "--since", "6h").out
+    even = msgspec.structs.replace(GIT, history=GIT.history[:1])
+    told.answers[control.Usage] = msgspec.structs.replace(RESULT, servers=(even,))
+    assert "memory 50M, disk" in smcp("usage", "--since", "10m").out
+
+
+def test_a_limit_that_was_exceeded_once(smcp: Smcp, told: FakeDaemon) -> None:
+    once = msgspec.structs.replace(GIT, breaches={"memory": 1, "pids": 2})
+    told.answers[control.Usage] = msgspec.structs.replace(RESULT, servers=(once,))
+    assert "limits exceeded: memory 1 time, pids 2 times" in smcp("usage").out
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-5m", "", "2d"])
 def test_usage_since_no_time(smcp: Smcp, told: FakeDaemon, text: str) -> None:
     ran = smcp("usage", "--since", text)
-    assert ran.status == 2
+    assert (ran.status, told.asked) == (2, [])
     assert "--since" in ran.err
 
 
