@@ -233,7 +233,10 @@ async def test_what_is_only_warned_of_is_not_kept_but_measured(tmp_path: Path) -
     async with estate(tmp_path, {"s": {"entry": {"breach": "warn", "limits": limits}}}) as one:
         guest = await one.greeted("s")
         await guest.call("echo")
-        assert not any("memory" in line for line in one.supervisor.status()[0].instances[0].limits)
+        shown = one.supervisor.status()[0].instances[0].limits
+        assert [line for line in shown if "memory" in line] == [
+            'memory, pids and cpu only measured, for breach is "warn"'
+        ]
         await one.usage.sampler.fresh()
         [event] = one.events("limit")
         assert (event.data["cause"], event.data["outcome"]) == ("memory limit 1M", "warned")
