@@ -18,7 +18,7 @@ from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.usage import CallUsage, Saved, ServerUsage, UsageResult
 
 _SERVERS: Final = ("SERVER", "STATE", "CPU", "MEMORY", "RSS", "PROCS", "THREADS", "FILES", "DISK", "NETWORK", "SPENT")
-_CALLS: Final = ("", "CALLS", "OPEN", "ERRORS", "GIVEN UP", "TIME-OUTS", "P50", "P95", "P99", "IN", "OUT", "LAST")
+_CALLS: Final = ("", "CALLS", "OPEN", "ERRORS", "GIVEN UP", "TIMEOUTS", "P50", "P95", "P99", "IN", "OUT", "LAST")
 #: How far back a plot goes if nothing is said, in seconds.
 _HOUR: Final = 3600.0
 #: What is kept, and the length of its shortest step, in seconds.
@@ -163,7 +163,7 @@ def _call_row(calls: CallUsage) -> tuple[str, ...]:
         length(calls.p99),
         size(calls.asked),
         size(calls.told),
-        "-" if calls.last is None else f"{span(calls.last)} ago",
+        "-" if calls.last is None else f"{span(calls.last).split()[0]} ago",
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rich.text import Text
 
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.usage import UsageResult
@@ -38,6 +39,17 @@ def test_usage(smcp: Smcp, told: FakeDaemon) -> None:
     assert lines[-1] == "saved by sharing: 4 processes and 160M (estimated; smcp usage NAME says how)"
     [asked] = told.asked
     assert asked == control.Usage(fresh=True)
+
+
+def test_usage_fits_80_columns(smcp: Smcp, told: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("TERM", "xterm"), ("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "80")):
+        monkeypatch.setenv(name, value)
+    calls = msgspec.structs.replace(GIT.total, p50=0.0123, p95=0.123, p99=0.456, last=1052.0)
+    server = msgspec.structs.replace(GIT, name="memories", total=calls)
+    told.answers[control.Usage] = msgspec.structs.replace(RESULT, servers=(server,))
+    lines = [Text.from_ansi(line).plain for line in smcp("usage").out.splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[-2:] for line in lines if line.startswith("memories")][1] == ["17m", "ago"]
 
 
 def test_usage_of_one_server(smcp: Smcp, told: FakeDaemon) -> None:
