@@ -16,6 +16,9 @@ from supervisord_mcp.protocol.commands import LogMessage
 #: The states that are reached for a reason which no event of the lifecycle names.
 _CAUSED = ("BACKOFF", "FATAL", "EXITED")
 
+#: What is said in the log where nothing went wrong, and yet a child is ended.
+_OTHER_ERA = "another process is to tell whether it speaks the older era of the protocol too"
+
 
 class Announcements:
     """The announcements of one instance."""
@@ -39,7 +42,7 @@ class Announcements:
             "sessions": sessions,
         }
         self._observers.publish(Event("state", self._key.server, data))
-        brief = reasons.brief(cause)
+        brief = _OTHER_ERA if isinstance(why, life.Replace) else reasons.brief(cause)
         self._log.write(OURS, f"{before} -> {now.shown}" + (f": {brief}" if brief else ""))
 
     def catalogue(self, changed: Sequence[str]) -> None:

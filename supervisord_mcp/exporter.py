@@ -46,7 +46,9 @@ class Exporter:
             guarded = isinstance(address, Tcp) and address.is_loopback
             self._server = ScrapeServer(self._open(address), self._look, guarded=guarded)
         except OSError as error:
-            self.trouble = f"metrics are not to be had on {metrics.listen}: {error.strerror or error}"
+            self.trouble = (
+                f"metrics are not to be had on {metrics.listen}: {error.strerror or error}; smcp reload tries again"
+            )
             _log.error("%s", self.trouble)
         else:
             _log.info("metrics for Prometheus are on %s", metrics.listen)

@@ -190,7 +190,8 @@ class Launch:
         if self.runtime.isolation == "sandbox":
             # From here on links are not followed any more: what is judged is what is shown.
             mounts = tuple(replace(m, path=os.path.realpath(m.path), target=m.target or m.path) for m in mounts)
-        _keep_own((*roots, *(mount.path for mount in mounts)), self.machine.own)
+        _keep_own((mount.path for mount in mounts), self.machine.own)
+        _keep_own(roots, self.machine.own, of_command=True)
         return replace(spec, read_only=roots, mounts=mounts)
 
     def complete(self) -> LaunchSpec:
@@ -366,15 +367,23 @@ def _single_files(spec: LaunchSpec) -> list[str]:
     return [m.path for m in spec.mounts if m.access == "rw" and os.path.isfile(m.path)]
 
 
-def _keep_own(shown: Iterable[str], own: Iterable[str]) -> None:
-    """Raise `LaunchError` if a sandbox would show directories of smcp: who has them has every other server."""
+def _keep_own(shown: Iterable[str], own: Iterable[str], *, of_command: bool = False) -> None:
+    """Raise `LaunchError` if a sandbox would show directories of smcp: who has them has every other server.
+
+    ``of_command`` are those that no entry names: the command needs them.
+    """
+    what = "the command needs" if of_command else "mount of"
+    if of_command:
+        remedy = "Move the program, or the script that the command names, into a directory without those of smcp."
+    else:
+        remedy = "Name only the directories that the server needs."
     for path in shown:
         real = os.path.realpath(path)
         for directory in own:
             if os.path.commonpath((real, directory)) in (real, directory):
                 raise LaunchError(
-                    f"mount of {path}: it would give the server {directory}, which belongs to smcp itself",
-                    remedy="Name only the directories that the server needs.",
+                    f"{what} {path}: it would give the server {directory}, which belongs to smcp itself",
+                    remedy=remedy,
                     retryable=False,
                 )
 

@@ -18,6 +18,9 @@ from supervisord_mcp.server import ManagedServer
 #: Which state of several instances a server shows: the first of these that one of them has.
 _SHOWN_FIRST = ("FATAL", "BACKOFF", "RUNNING", "STARTING", "STOPPING", "EXITED", "STOPPED")
 
+#: What stands beside the limits that are kept, by whether the others only warn.
+_MEASURED = {False: (), True: ('memory, pids and cpu only measured, for breach is "warn"',)}
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -118,7 +121,7 @@ def instance_status(
         mounts=tuple(f"{mount.path}:{mount.access}" for mount in mounts),
         era=instance.era,
         user=child.user if child is not None else "",
-        limits=child.limits if child is not None else (),
+        limits=(*child.limits, *_MEASURED[instance.blueprint.breach == "warn"]) if child is not None else (),
         uncovered=child.uncovered if child is not None else (),
         dropped=dict(instance.remarks.dropped),
         differs=differs,

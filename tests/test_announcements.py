@@ -54,6 +54,13 @@ def test_a_state_has_what_was_before_and_the_cause(told: Told) -> None:
     assert told.lines[-1] == "smcp STOPPED -> STARTING"
 
 
+def test_a_child_that_is_ended_to_try_the_other_era_is_told_as_that(told: Told) -> None:
+    told.tell.state("STARTING", Lifecycle(State.CLOSING, cause="", generation=1), life.Replace(1), 1)
+    assert told.events[0][1]["why"] == "replace"
+    (line,) = told.lines
+    assert line.startswith("smcp STARTING -> STOPPING: another process is to tell whether it speaks the older era")
+
+
 def test_health_is_told_when_it_changes(told: Told) -> None:
     for trouble in ("", "it does not answer", "", ""):
         told.tell.health(trouble)

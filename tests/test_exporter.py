@@ -76,18 +76,19 @@ async def test_what_is_in_the_way_is_told_and_tried_again(tmp_path: Path, caplog
     path = tmp_path / "m"
     path.write_text("mine")
     exporter.configure(Metrics(listen=f"unix:{path}"))
-    assert exporter.trouble == f"metrics are not to be had on unix:{path}: something that is no socket is there"
+    trouble = f"metrics are not to be had on unix:{path}: something that is no socket is there"
+    assert exporter.trouble == f"{trouble}; smcp reload tries again"
     assert path.read_text() == "mine"
     path.unlink()
     exporter.configure(Metrics(listen=f"unix:{path}"))
     assert exporter.trouble == ""
     other = Exporter(look)
     other.configure(Metrics(listen=f"unix:{path}"))
-    assert other.trouble.endswith("Address already in use")
+    assert other.trouble.endswith("Address already in use; smcp reload tries again")
     other.close()
     assert await answers(socket.AF_UNIX, str(path)), "the first one goes on"
     exporter.configure(Metrics(listen=f"unix:{tmp_path}/no/m"))
-    assert exporter.trouble.endswith("No such file or directory")
+    assert exporter.trouble.endswith("No such file or directory; smcp reload tries again")
     assert not path.exists()
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))

@@ -215,6 +215,17 @@ def test_no_sandbox_shows_what_belongs_to_smcp(world: World, tmp_path: Path, pla
     world.resolve(command=["cat"], runtime="bwrap", mounts=[{"path": str(world.project)}]).prepared()
 
 
+def test_a_script_beside_what_belongs_to_smcp_is_named_as_what_gives_it(world: World, tmp_path: Path) -> None:
+    script = _write_program(tmp_path / "smcp/server.py", "")
+    world.launcher = Launcher(world.paths, world.environ, world.marker, [os.path.dirname(sys.executable)])
+    with pytest.raises(
+        LaunchError, match=f"the command needs {tmp_path / 'smcp'}: .* belongs to smcp itself"
+    ) as caught:
+        world.resolve(command=["python3", str(script)], runtime="bwrap").prepared()
+    assert caught.value.remedy is not None
+    assert caught.value.remedy.startswith("Move the program")
+
+
 def test_limits_are_those_of_the_entry_and_part_of_the_digest(world: World) -> None:
     launch = world.resolve(command=["sh"], limits={"memory": "64M", "pids": "off", "cpu": 0.5})
     assert launch.spec.limits == replace(DEFAULTS, memory=64 << 20, pids=None, cpu=0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,15 @@ async def test_what_runs_is_measured_and_what_it_saves(tmp_path: Path) -> None:
         stopped = await told(one)
         assert stopped.instances[0].figures is None
         assert stopped.total.calls == 1
+
+
+@bounded(LIMIT)
+async def test_what_ended_is_not_counted_for_the_daemon(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        before = await one.usage.report(control.Usage())
+        burn = "import time\nwhile time.process_time() < 2: pass"
+        await anyio.run_process([sys.executable, "-I", "-S", "-c", burn])
+        assert (await one.usage.report(control.Usage())).daemon.cpu - before.daemon.cpu < 1.5
 
 
 @bounded(LIMIT)
@@ -223,7 +233,10 @@ async def test_what_is_only_warned_of_is_not_kept_but_measured(tmp_path: Path) -
     async with estate(tmp_path, {"s": {"entry": {"breach": "warn", "limits": limits}}}) as one:
         guest = await one.greeted("s")
         await guest.call("echo")
-        assert not any("memory" in line for line in one.supervisor.status()[0].instances[0].limits)
+        shown = one.supervisor.status()[0].instances[0].limits
+        assert [line for line in shown if "memory" in line] == [
+            'memory, pids and cpu only measured, for breach is "warn"'
+        ]
         await one.usage.sampler.fresh()
         [event] = one.events("limit")
         assert (event.data["cause"], event.data["outcome"]) == ("memory limit 1M", "warned")

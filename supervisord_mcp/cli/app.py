@@ -294,7 +294,8 @@ def _invoke(argv: Sequence[str], given: _Given) -> int:
             raise
         context = getattr(error, "ctx", None)
         help_of = context.command_path if context is not None else "smcp"
-        raise UsageError(error.format_message(), remedy=f"see: {help_of} --help") from error
+        message = error.format_message().replace(": Value error, ", ": ")  # the words of pydantic for what it was told
+        raise UsageError(message, remedy=f"see: {help_of} --help") from error
     return result if isinstance(result, int) else 0
 
 
@@ -314,7 +315,19 @@ def _group() -> typer.Typer:
 
 
 def _register(app: typer.Typer, command: Command) -> None:
-    app.command(command.name, epilog=_epilog(command.examples), rich_help_panel=command.panel or None)(command.function)
+    app.command(
+        command.name,
+        help=_help(command.function.__doc__ or ""),
+        epilog=_epilog(command.examples),
+        rich_help_panel=command.panel or None,
+    )(command.function)
+
+
+def _help(text: str) -> str:
+    """Return a docstring for a screen of any width, where a bracket is no markup: typer keeps the ends of its lines."""
+    from rich.markup import escape
+
+    return escape("\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n")))
 
 
 def _epilog(examples: Sequence[str]) -> str:

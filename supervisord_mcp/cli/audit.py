@@ -56,10 +56,10 @@ def audit(
     rows = [_row(record) for _, record in found]
     if rows:
         print_table(_COLUMNS, rows)
-    elif next(_records(), None) is not None:
-        console().print("none of the calls that are recorded is one of these")
+    elif wanted == _Wanted():
+        console().print("no calls were recorded yet; config.toml says whether they are: [audit] enabled = true")
     else:
-        console().print("no calls are recorded; config.toml says whether they are: [audit] enabled = true")
+        console().print("no such calls were recorded")
 
 
 _Record = Mapping[str, Any]

@@ -75,12 +75,18 @@ def print_json(raw: Raw | bytes, *, indent: int = 2) -> None:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[Sequence[str]] | None = None
 ) -> None:
-    """Print a table for people. The last column is folded on a terminal; ``notes`` are lines below each row."""
+    """Print a table for people; ``notes`` are lines below each row.
+
+    On a terminal the last column is folded, and the columns move together if they all have room then.
+    """
     from rich.cells import cell_len
 
     screen = console()
     shown = [[in_a_line(cell).expandtabs(1) for cell in row] for row in rows]
-    widths = [max(map(cell_len, cells)) + _GAP for cells in zip(columns, *shown, strict=True)]
+    widths = [max(map(cell_len, cells)) for cells in zip(columns, *shown, strict=True)]
+    room = screen.width - sum(widths)
+    narrow = screen.is_terminal and len(widths) - 1 <= room < _GAP * (len(widths) - 1)
+    widths = [width + (1 if narrow else _GAP) for width in widths]
     _print_row(screen, columns, widths, "bold")
     for row, below in zip(shown, notes or [()] * len(shown), strict=True):
         _print_row(screen, row, widths)
@@ -159,9 +165,9 @@ def span(seconds: float | None) -> str:
     return f"{whole}s"
 
 
-def count(number: int, thing: str) -> str:
-    """Given how many of a thing there are, return both in words."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+def count(number: int, thing: str, things: str = "") -> str:
+    """Given how many of a thing there are, return both in words; ``things`` are several where that is no -s."""
+    return f"{number} {thing}" if number == 1 else f"{number} {things or f'{thing}s'}"
 
 
 def _escaped(character: str) -> str:

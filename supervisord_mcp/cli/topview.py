@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from supervisord_mcp.cli.amounts import length, number, percent, size, sparkline
-from supervisord_mcp.cli.output import in_a_line, one_line
+from supervisord_mcp.cli.output import count, in_a_line, one_line
 from supervisord_mcp.protocol.usage import Figures, ProcessUsage, ServerUsage, UsageResult
 
 Verb = Literal["restart", "stop", "logs", "quit"]
@@ -182,7 +182,7 @@ class View:
         if server.last_error:
             yield Text(_cut(f"   last error: {one_line(server.last_error)}", width), style="yellow")
         if server.breaches:
-            told = ", ".join(f"{name} {times} times" for name, times in sorted(server.breaches.items()))
+            told = ", ".join(f"{name} {count(times, 'time')}" for name, times in sorted(server.breaches.items()))
             yield Text(_cut(f"   limits exceeded: {told}", width), style="yellow")
         if server.saved.processes:
             saved = f"{server.saved.processes} processes, {size(server.saved.memory)}"
@@ -227,9 +227,11 @@ def _head(result: UsageResult, width: int) -> Text:
     parts = [
         f"smcp top  daemon {percent(daemon.load)} {size(daemon.memory)}",
         f"{running} of {len(result.servers)} servers run",
-        f"saved by sharing: {result.saved.processes} processes, {size(result.saved.memory)}",
+        f"sharing saves {size(result.saved.memory)}",
     ]
-    line = Text(_cut("   ".join(parts), width), style="bold")
+    told = "   ".join(parts)
+    processes = f", {count(result.saved.processes, 'process', 'processes')}"
+    line = Text(_cut(told + processes if cell_len(told + processes) <= width else told, width), style="bold")
     if result.problems:
         line = Text(_cut(in_a_line(f"problem: {result.problems[0]}"), width), style="bold yellow")
     return line

@@ -18,11 +18,12 @@ from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.usage import CallUsage, Saved, ServerUsage, UsageResult
 
 _SERVERS: Final = ("SERVER", "STATE", "CPU", "MEMORY", "RSS", "PROCS", "THREADS", "FILES", "DISK", "NETWORK", "SPENT")
-_CALLS: Final = ("", "CALLS", "OPEN", "ERRORS", "GIVEN UP", "TIME-OUTS", "P50", "P95", "P99", "IN", "OUT", "LAST")
+_CALLS: Final = ("", "CALLS", "OPEN", "ERRORS", "GIVEN UP", "TIMEOUTS", "P50", "P95", "P99", "IN", "OUT", "LAST")
 #: How far back a plot goes if nothing is said, in seconds.
 _HOUR: Final = 3600.0
-#: How far back anything goes, in seconds.
+#: What is kept, and the length of its shortest step, in seconds.
 _DAY: Final = 86400.0
+_FINEST: Final = 5.0
 
 
 def usage(
@@ -133,7 +134,7 @@ def _row(server: ServerUsage) -> tuple[str, ...]:
 def _notes(server: ServerUsage) -> list[str]:
     figures, notes = server.figures, []
     if server.breaches:
-        told = ", ".join(f"{name} {times} times" for name, times in sorted(server.breaches.items()))
+        told = ", ".join(f"{name} {count(times, 'time')}" for name, times in sorted(server.breaches.items()))
         notes.append(f"limits exceeded: {told}")
     if figures.swap:
         notes.append(f"swapped out: {size(figures.swap)}")
@@ -162,7 +163,7 @@ def _call_row(calls: CallUsage) -> tuple[str, ...]:
         length(calls.p99),
         size(calls.asked),
         size(calls.told),
-        "-" if calls.last is None else f"{span(calls.last)} ago",
+        "-" if calls.last is None else f"{span(calls.last).split()[0]} ago",
     )
 
 
@@ -197,9 +198,16 @@ def _past(server: ServerUsage, since: str) -> str:
     spent = sum(point.cpu for point in points)
     moved = sum(point.read + point.written for point in points)
     return (
-        f"{server.name}, last {since}: {spent:.1f} s of a processor, memory {size(min(p.memory for p in points))} to"
-        f" {size(max(p.memory for p in points))}, disk {size(moved)}, {count(sum(p.starts for p in points), 'start')}"
+        f"{server.name}, last {since}: {spent:.1f} s of a processor, memory {_memory(server)}, disk {size(moved)},"
+        f" {count(sum(p.starts for p in points), 'start')}"
     )
+
+
+def _memory(server: ServerUsage) -> str:
+    least, most = (size(function(point.memory for point in server.history)) for function in (min, max))
+    if server.step > _FINEST:  # of a longer step only the most is kept
+        return f"up to {most}"
+    return most if least == most else f"{least} to {most}"
 
 
 def _seconds(text: str) -> float:
@@ -212,6 +220,5 @@ def _seconds(text: str) -> float:
     if seconds <= 0:
         raise UsageError(f"--since {text}: must be longer than nothing")
     if seconds > _DAY:
-        # What is said of so long would only be what is known of the last day.
-        raise UsageError(f"--since {text}: what is used is remembered for a day", remedy="give at most 24h")
+        raise UsageError(f"--since {text}: what was used is kept for a day", remedy="Give 1d or less.")
     return seconds

@@ -155,7 +155,8 @@ class Counts:
             case "STARTING":
                 # Without a session nobody waits: it is one that is to run anyway.
                 waited_for = event.data.get("why") == "demand" and bool(event.data.get("sessions"))
-                self._starting[instance] = (now, waited_for)
+                # One of the other era is tried in the place of the first: who waits goes on to wait.
+                self._starting.setdefault(instance, (now, waited_for))
                 if event.data["from"] in ("BACKOFF", "EXITED"):
                     self.tally(event.server).restarts += 1
             case "RUNNING":
@@ -165,6 +166,8 @@ class Counts:
                 tally.on_demand += on_demand
                 tally.waited_last = max(now - began, 0.0)
                 tally.waited += tally.waited_last
+            case "STOPPING" if event.data.get("why") == "replace":
+                return
             case _:
                 self._starting.pop(instance, None)
                 return

@@ -2,7 +2,8 @@
 
 /proc is read directly: one process takes 10 µs so, 57 µs with psutil, and a daemon looks at many of them all day. What
 a process reaped (its children that ended) is counted by the kernel in its parent, so the sum over a tree loses only
-what left its parents first; the sum is kept from going down by that.
+what left its parents first; the sum is kept from going down by that. Of the daemon, which reaps every server and every
+installation, only what it did itself is counted.
 """
 
 from __future__ import annotations
@@ -72,14 +73,20 @@ class _Look:
 
 
 class TreeMeter:
-    """Reads one tree. ``members`` are its processes now, ``traffic`` what it sent and received, None if unknown."""
+    """Reads one tree. ``members`` are its processes now, ``traffic`` what it sent and received, None if unknown.
+
+    With ``reaped`` what their children used that have ended is theirs as well.
+    """
 
     def __init__(
         self,
         members: Callable[[], Iterable[int]],
         gauge: Callable[[], Gauge | None],
         traffic: Callable[[], tuple[int, int] | None],
+        *,
+        reaped: bool = True,
     ) -> None:
+        self._reaped = reaped
         self._members = members
         self._gauge = gauge
         self._traffic = traffic
@@ -178,13 +185,13 @@ class TreeMeter:
             pid=pid,
             parent=int(fields[1]),
             name=text[text.find(b"(") + 1 : end].decode(errors="replace"),
-            cpu=sum(map(int, fields[11:15])) * _TICK,
+            cpu=sum(map(int, fields[11 : 15 if self._reaped else 13])) * _TICK,
             memory=share.memory,
             resident=resident,
             threads=0 if ended else int(fields[17]),
             files=files,
         )
-        return _Look(process, share, identity, _disk(pid))
+        return _Look(process, share, identity, _disk(f"/proc/{pid}") if self._reaped else _disk_of_threads(pid))
 
 
 def _is_stale(share: _Share, resident: int, files: int, now: float, thorough: bool) -> bool:
@@ -227,9 +234,16 @@ def _names(directory: str) -> list[str]:
         return []
 
 
-def _disk(pid: int) -> tuple[int, int]:
-    words = _read(f"/proc/{pid}/io").split()
+def _disk(directory: str) -> tuple[int, int]:
+    words = _read(f"{directory}/io").split()
     return (int(words[9]), int(words[11])) if len(words) > 11 else (0, 0)
+
+
+def _disk_of_threads(pid: int) -> tuple[int, int]:
+    """Return what the threads of a process read and wrote: the file of the process adds what its children did."""
+    threads = f"/proc/{pid}/task"
+    looks = [_disk(f"{threads}/{name}") for name in _names(threads)]
+    return sum(look[0] for look in looks), sum(look[1] for look in looks)
 
 
 def _read(path: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,19 @@ def test_every_help_has_an_example(smcp: Smcp, words: tuple[str, ...]) -> None:
     _, _, examples = ran.out.partition("Examples")
     assert f"$ smcp {' '.join(words)}".rstrip() in examples or words == ("call",)
     assert "$ " in examples
+
+
+@pytest.mark.parametrize("words", NAMES, ids=" ".join)
+def test_help_is_the_whole_text_in_lines_as_long_as_the_screen(smcp: Smcp, words: tuple[str, ...]) -> None:
+    group = app.COMMANDS if len(words) == 1 else app.GROUPS[words[0]]
+    (text,) = (command.function.__doc__ for command in group if command.name == words[-1])
+    shown = smcp(*words, "--help").out
+    assert " ".join((text or "").split()) in " ".join(shown.split())
+    _, _, rest = shown.partition("Usage:")
+    said = [line.strip() for line in rest.partition("╭")[0].splitlines()]
+    for line, following in pairwise(said[1:]):
+        if line and following:
+            assert len(f"{line} {following.split()[0]}") > 78, line
 
 
 def test_help_says_what_a_command_does(smcp: Smcp) -> None:

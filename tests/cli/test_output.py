@@ -108,6 +108,16 @@ def test_the_last_column_is_folded_on_a_terminal(
     assert capsys.readouterr().out.splitlines()[1:] == ["a     some words that are too many"]
 
 
+@pytest.mark.parametrize(("width", "gap"), [("9", 2), ("8", 1), ("7", 1), ("6", 2)])
+def test_columns_move_together_where_that_makes_them_fit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: str, gap: int
+) -> None:
+    for name, value in (("TERM", "xterm"), ("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", width)):
+        monkeypatch.setenv(name, value)
+    output.print_table(("A", "B", "C"), [("x", "yyy", "z")])
+    assert capsys.readouterr().out.splitlines()[1] == (" " * gap).join(("x", "yyy", "z"))
+
+
 def test_cells_are_one_line_and_aligned_by_what_they_fill(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_table(("A", "B"), [("日本", "x\ny"), ("a\tb", "")])
     assert capsys.readouterr().out.splitlines() == ["A     B", "日本  x y", "a b"]

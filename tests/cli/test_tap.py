@@ -96,6 +96,13 @@ def test_json(smcp: Smcp, tapped: FakeDaemon) -> None:
     assert (ran.status, ran.err.splitlines()[0]) == (2, "error[usage]: give --raw or --json, not both")
 
 
+def test_another_side_is_named_in_plain_words(smcp: Smcp) -> None:
+    ran = smcp("tap", "git", "--side", "foo")
+    assert ran.status == 2
+    assert "Value error" not in ran.err
+    assert "'foo'" in ran.err
+
+
 def test_they_are_saved_too(smcp: Smcp, tapped: FakeDaemon, tmp_path: Path) -> None:
     file = tmp_path / "fault.jsonl"
     assert len(smcp("tap", "git", "--save", str(file)).out.splitlines()) == 3

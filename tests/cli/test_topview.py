@@ -36,13 +36,23 @@ def test_the_screen_is_filled_and_never_overfilled(result: UsageResult, width: i
 
 def test_a_server_has_a_line_with_its_figures() -> None:
     lines = shown(View())
-    assert lines[0].startswith("smcp top  daemon 0.2% 38M   1 of 2 servers run   saved by sharing: 4 processes")
+    assert lines[0].startswith("smcp top  daemon 0.2% 38M   1 of 2 servers run   sharing saves 160M, 4 processes")
     assert lines[1].split() == ["SERVER", "STATE", "CPU", "MEM", "PROC", "SESS", "CALLS", "ERR", "P95", "CPU"]
     words = lines[2].split()
     assert words[:9] == ["+git", "RUNNING", "42.5%", "91M", "2", "3", "120", "3", "20ms"]
     assert set(words[-1]) <= set("▁▂▃▄▅▆▇█")
     assert lines[3].split() == ["+idle", "STOPPED", "-", "-", "-", "0", "0", "0", "-"]
     assert "sort: cpu" in lines[-1]
+
+
+def test_the_memory_that_sharing_saves_is_told_in_80_columns() -> None:
+    busy = msgspec.structs.replace(
+        RESULT,
+        daemon=msgspec.structs.replace(RESULT.daemon, load=1.0),
+        servers=tuple(msgspec.structs.replace(GIT, name=f"server-{number}") for number in range(12)),
+        saved=msgspec.structs.replace(RESULT.saved, processes=1234),
+    )
+    assert shown(View(), busy)[0].endswith("12 of 12 servers run   sharing saves 160M")
 
 
 def test_a_wide_screen_has_two_curves() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rich.text import Text
 
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.usage import UsageResult
@@ -40,6 +41,17 @@ def test_usage(smcp: Smcp, told: FakeDaemon) -> None:
     assert asked == control.Usage(fresh=True)
 
 
+def test_usage_fits_80_columns(smcp: Smcp, told: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("TERM", "xterm"), ("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "80")):
+        monkeypatch.setenv(name, value)
+    calls = msgspec.structs.replace(GIT.total, p50=0.0123, p95=0.123, p99=0.456, last=1052.0)
+    server = msgspec.structs.replace(GIT, name="memories", total=calls)
+    told.answers[control.Usage] = msgspec.structs.replace(RESULT, servers=(server,))
+    lines = [Text.from_ansi(line).plain for line in smcp("usage").out.splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[-2:] for line in lines if line.startswith("memories")][1] == ["17m", "ago"]
+
+
 def test_usage_of_one_server(smcp: Smcp, told: FakeDaemon) -> None:
     told.answers[control.Usage] = msgspec.structs.replace(RESULT, servers=(GIT,))
     out = smcp("usage", "git").out
@@ -64,17 +76,25 @@ def test_usage_since(smcp: Smcp, told: FakeDaemon, monkeypatch: pytest.MonkeyPat
     assert asked.since == 4400.0
 
 
-def test_usage_since_longer_than_anything_is_known(smcp: Smcp, told: FakeDaemon) -> None:
-    assert smcp("usage", "--since", "24h").status == 0
-    ran = smcp("usage", "--since", "25h")
-    assert (ran.status, len(told.asked)) == (2, 1)
-    assert ran.err.splitlines()[0] == "error[usage]: --since 25h: what is used is remembered for a day"
+def test_usage_since_tells_of_long_steps_only_the_most(smcp: Smcp, told: FakeDaemon) -> None:
+    coarse = msgspec.structs.replace(GIT, step=60.0)
+    told.answers[control.Usage] = msgspec.structs.replace(RESULT, servers=(coarse,))
+    assert "memory up to 169M, disk" in smcp("usage", "--since", "6h").out
+    even = msgspec.structs.replace(GIT, history=GIT.history[:1])
+    told.answers[control.Usage] = msgspec.structs.replace(RESULT, servers=(even,))
+    assert "memory 50M, disk" in smcp("usage", "--since", "10m").out
 
 
-@pytest.mark.parametrize("text", ["soon", "0", "-5m", ""])
+def test_a_limit_that_was_exceeded_once(smcp: Smcp, told: FakeDaemon) -> None:
+    once = msgspec.structs.replace(GIT, breaches={"memory": 1, "pids": 2})
+    told.answers[control.Usage] = msgspec.structs.replace(RESULT, servers=(once,))
+    assert "limits exceeded: memory 1 time, pids 2 times" in smcp("usage").out
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-5m", "", "2d"])
 def test_usage_since_no_time(smcp: Smcp, told: FakeDaemon, text: str) -> None:
     ran = smcp("usage", "--since", text)
-    assert ran.status == 2
+    assert (ran.status, told.asked) == (2, [])
     assert "--since" in ran.err
 
 

@@ -156,6 +156,27 @@ def test_starts_and_what_they_cost(counts: Counts) -> None:
     assert (tally.waited, tally.waited_last) == (2.0, 0.5)
 
 
+def test_a_start_in_both_eras_is_one_that_is_waited_for(counts: Counts) -> None:
+    for event in (
+        state("STOPPED", "STARTING", 10.0, "demand"),
+        state("STARTING", "STOPPING", 11.0, "replace"),
+        state("STOPPING", "STARTING", 11.5, "exited"),
+        state("STARTING", "RUNNING", 13.0, "ready"),
+        state("RUNNING", "STOPPING", 20.0, "replace"),
+        state("STOPPING", "STARTING", 20.5, "exited"),
+        state("STARTING", "RUNNING", 21.0, "ready"),
+        state("STOPPED", "STARTING", 30.0, "demand"),
+        state("STARTING", "STOPPING", 31.0, "replace"),
+        state("STOPPING", "STOPPED", 31.5, "exited"),
+        state("STOPPED", "STARTING", 40.0, "start"),
+        state("STARTING", "RUNNING", 40.5, "ready"),
+    ):
+        counts.event(event)
+    tally = counts.tallies["s"]
+    assert (tally.starts, tally.on_demand, tally.restarts) == (3, 1, 0)
+    assert (tally.waited, tally.waited_last) == (4.0, 0.5)
+
+
 def test_limits_that_are_exceeded(counts: Counts) -> None:
     for limit in ("memory", "memory", "cpu"):
         counts.event(Event("limit", "s", {"limit": limit}))

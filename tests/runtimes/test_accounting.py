@@ -285,3 +285,15 @@ def test_a_zombie_holds_nothing_but_its_time(trees: Trees) -> None:
     assert reading.processes == ()
     assert (reading.memory, reading.resident, reading.files) == (0, 0, 0)
     assert reading.cpu >= 0.05
+
+
+@pytest.mark.parametrize("reaped", [True, False])
+def test_what_its_children_used_is_left_out_where_that_is_wanted(trees: Trees, tmp_path: Path, reaped: bool) -> None:
+    file = tmp_path / "written"
+    work = "import os, time\nif os.fork() == 0:\n while time.process_time() < 0.3: pass\n"
+    work += f" with open({str(file)!r}, 'wb') as f: f.write(bytes(1 << 20)); os.fsync(f.fileno())\n os._exit(0)\n"
+    pid = trees.start(work + "os.wait(); print()\nimport sys; sys.stdin.read()")
+    reading = looked(TreeMeter(lambda: [pid], lambda: None, lambda: None, reaped=reaped))
+    assert (reading.cpu >= 0.25) is reaped
+    if (counted := psutil.Process(pid).io_counters().write_bytes) >= MIB:  # a file system in memory writes nothing
+        assert reading.written == counted if reaped else reading.written < MIB
