@@ -56,7 +56,7 @@ def audit(
     rows = [_row(record) for _, record in found]
     if rows:
         print_table(_COLUMNS, rows)
-    elif wanted == _Wanted():
+    elif next(_records(), None) is None:
         console().print("no calls were recorded yet; config.toml says whether they are: [audit] enabled = true")
     else:
         console().print("no such calls were recorded")
