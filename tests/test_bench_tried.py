@@ -12,10 +12,11 @@ import pytest
 from contrib.bench import otherwise, tried
 from contrib.bench.figures import Figure, Sample
 from contrib.bench.hosts import Host
-from contrib.bench.place import BARE
+from contrib.bench.place import BARE, BenchError
 from contrib.bench.plan import Plan
 from supervisord_mcp.pipes import ChunkReader
 
+DAEMON = "import sys\nfrom supervisord_mcp.cli import main\nsys.exit(main())\n"
 SHORT = Plan(rounds=1, calls=5, floods=1, seconds=0.05, crowds=(1,), starts=1, connections=1, idle=0.05)
 
 
@@ -89,3 +90,12 @@ def test_an_unknown_way_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         tried.main(["sideways"])
     assert "unknown way: sideways" in capsys.readouterr().err
+
+
+def test_a_daemon_that_fails_after_it_listens_has_not_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("import anyio\ndef run(*_, **__):\n    raise SystemExit('no room')\nanyio.run = run\n" + DAEMON)
+    monkeypatch.setattr(tried.OtherPlace, "program", ("-P", str(broken)))
+    # Else the host's command would start another daemon, which is nobody's child.
+    with pytest.raises(BenchError, match="the daemon did not start:\nno room"), tried.OtherPlace(""):
+        pass
