@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,16 +19,15 @@ from pathlib import Path
 
 from contrib.bench import otherwise
 from contrib.bench.figures import Figure, Sample, machine, table
+from contrib.bench.gather import FAILURES, INTERRUPTED
 from contrib.bench.hosts import Host
-from contrib.bench.place import BARE, BenchError, Place
+from contrib.bench.place import BARE, Place
 from contrib.bench.plan import FULL, QUICK, Plan
 from contrib.bench.profile import ProfiledPlace
 from contrib.bench.revisions import in_turns, over_daemons
 from contrib.bench.steps import profile_of
-from supervisord_mcp.errors import SmcpError
 
 PAGE = Path(__file__).with_name("SPEED.md")
-INTERRUPTED = 128 + signal.SIGINT
 BEGIN, END = "<!-- tried -->", "<!-- end of tried -->"
 
 
@@ -98,7 +96,7 @@ def _added(figures: list[Figure], way: str, plan: Plan, *, times: bool) -> str:
     try:
         for figure in measure(way, plan, times=times):
             figures.append(figure)  # noqa: PERF402  # what came before one that fails is kept
-    except (BenchError, SmcpError, OSError) as error:
+    except FAILURES as error:
         return str(error)
     return ""
 

@@ -29,6 +29,7 @@ from contrib.bench.field.peers import EVERYTHING, PEERS, SERVERS, TINY_SERVER, P
 from contrib.bench.field.results import MEASURES, Row, from_plain, tables
 from contrib.bench.field.trial import Found
 from contrib.bench.figures import machine
+from contrib.bench.gather import INTERRUPTED
 from contrib.bench.place import ROOT, BenchError
 from supervisord_mcp import __version__
 
@@ -38,8 +39,6 @@ PLACE = _CACHE / "smcp-field"
 TRIAL = 120.0
 #: Seconds that a trial has to take away what it has started.
 _END = 30.0
-#: The exit status of who was interrupted, as shells have it.
-INTERRUPTED = 128 + signal.SIGINT
 
 Tell = Callable[[str], None]
 Rows = dict[tuple[Peer, Server], Row]
