@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,44 @@ def test_a_measure_that_there_is_not_is_an_error(capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         bench.main(["memory"])
     assert "unknown measure: memory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "ended"),
+    [
+        (BenchError("no figure today"), (1, "the benchmark ends here: no figure today")),
+        (OSError(28, "No space left on device"), (1, "No space left on device")),
+        (KeyboardInterrupt(), (130, "ended early")),
+    ],
+)
+def test_what_was_measured_is_shown_however_it_ends(
+    error: BaseException,
+    ended: tuple[int, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def measure(*_: object) -> Iterator[Figure]:
+        yield Figure("fast", "×", Sample.of([1.25]))
+        raise error
+
+    monkeypatch.setattr(bench, "measure", measure)
+    status, said = ended
+    assert bench.main(["--json", str(tmp_path / "figures.json")]) == status
+    told = capsys.readouterr()
+    assert "1.25" in told.out
+    assert said in told.err
+    assert len(json.loads((tmp_path / "figures.json").read_text())["figures"]) == 1
+
+
+def test_a_file_that_cannot_be_written_costs_no_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "measure", lambda *_: iter([Figure("fast", "×", Sample.of([1.25]))]))
+    assert bench.main(["--json", str(tmp_path / "nowhere" / "figures.json")]) == 1
+    told = capsys.readouterr()
+    assert "1.25" in told.out
+    assert "the values are not written: " in told.err
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import queue
@@ -23,7 +24,7 @@ import pytest
 
 from contrib.bench import server as tiny
 from contrib.bench.field import __main__ as field
-from contrib.bench.field import caller, census, engine, readme, space, trial
+from contrib.bench.field import caller, census, engine, installing, readme, space, trial
 from contrib.bench.field.amount import Amount
 from contrib.bench.field.peers import BY_NAME, EVERYTHING, NAME, PEERS, TINY_SERVER, Peer, Server, Site
 from contrib.bench.field.results import MEASURES, Row, from_plain, tables
@@ -197,8 +198,12 @@ def test_a_client_that_cannot_connect_says_why() -> None:
 
 def test_every_version_is_pinned_and_every_peer_can_be_started(tmp_path: Path) -> None:
     for kit in {peer.kit for peer in PEERS if peer.kit} | {EVERYTHING}:
-        assert "@" in kit.packages[0][1:] or "==" in kit.packages[0]
+        assert all("@" in package[1:] or "==" in package for package in kit.packages)
     for peer in PEERS:
+        # What is said about another version may have become wrong.
+        assert bool(peer.documented) == bool(peer.kit)
+        if peer.kit and "https://gofastmcp.com" not in peer.documented:
+            assert f"(README of {' '.join(peer.version.replace('==', '@').rsplit('@', 1))})" in peer.documented
         if peer.name == "nothing":
             continue  # which has no server
         words = peer.wire(site(tmp_path, peer.kit))
@@ -320,6 +325,7 @@ def test_a_peer_that_cannot_be_installed_is_shown_as_such(
         raise OSError(f"no {kit.name} in {place.name}")
 
     monkeypatch.setattr(Kit, "provide", broken)
+    monkeypatch.setattr(space, "lacking", lambda: "")
     monkeypatch.setattr(field, "PEERS", (BY_NAME["fastmcp"],))
     assert field.main(["--quick", "--place", str(tmp_path)]) == 0
     assert "cannot be installed: no fastmcp-py in" in capsys.readouterr().out
@@ -330,6 +336,7 @@ def test_where_no_engine_can_run_the_row_says_so(
 ) -> None:
     monkeypatch.setattr(Kit, "provide", lambda kit, place: None)
     monkeypatch.setattr(field, "PEERS", (BY_NAME["smcp-container"],))
+    monkeypatch.setattr(space, "lacking", lambda: "")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert field.main(["--quick", "--place", str(tmp_path)]) == 0
     assert "[1] only root can start a container engine of its own" in capsys.readouterr().out
@@ -377,6 +384,7 @@ def test_another_way_into_a_row_is_shown_with_one_server_only(tmp_path: Path, mo
         return {}
 
     monkeypatch.setattr(field, "run", run)
+    monkeypatch.setattr(space, "lacking", lambda: "")
     field.measure((BY_NAME["smcp"], BY_NAME["smcp-pump"]), tmp_path, SHORT, lambda text: None)
     assert tried == [("smcp", "tiny"), ("smcp-pump", "tiny"), ("smcp", "everything")]
 
@@ -435,6 +443,172 @@ def test_a_container_from_the_start_to_the_file(tmp_path: Path, monkeypatch: pyt
     assert cells.keys() == {measure.name for measure in MEASURES}
     assert (cells["servers"]["median"], cells["left"]["median"]) == (1, 1)
     assert {process.pid for process in psutil.Process().children(recursive=True)} <= before
+
+
+STUBBORN = """import json, pathlib, signal, sys, time
+pathlib.Path(sys.argv[1]).write_text("there")
+def stop(*_):
+    pathlib.Path(sys.argv[1]).unlink()
+    sys.exit(1)
+signal.signal(signal.SIGTERM, stop)
+print(json.dumps({"ready": 1.0}), flush=True)
+time.sleep(60)"""
+
+
+def test_a_trial_that_takes_too_long_ends_also_where_a_sandbox_holds_its_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    need(not space.lacking(), "a network of its own for a process, by bubblewrap")
+    apart, what = space.apart, tmp_path / "what it has started"
+    monkeypatch.setattr(field, "TRIAL", 1.0)
+    monkeypatch.setattr(space, "apart", lambda command: apart([sys.executable, "-c", STUBBORN, str(what)]))
+    assert field.run(BY_NAME["direct"], TINY_SERVER, tmp_path, SHORT)["ready"] == 1.0
+    assert not what.exists()
+
+
+def interrupt(seconds: float) -> None:
+    """Interrupt the tests after a while, as a person does."""
+    main = threading.main_thread().ident
+    assert main is not None
+    threading.Timer(seconds, signal.pthread_kill, [main, signal.SIGINT]).start()
+
+
+def test_who_interrupts_gets_what_was_measured_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    what = tmp_path / "what it has started"
+    done: list[str] = []
+    apart = [sys.executable, "-c", STUBBORN, str(what)]
+
+    def run(peer: Peer, server: Server, place: Path, amount: Amount) -> trial.Found:
+        if done:
+            interrupt(1.0)
+            return real(peer, server, place, amount)
+        done.append(peer.name)
+        return {"p50": 1.25}
+
+    real = field.run
+    monkeypatch.setattr(field, "run", run)
+    monkeypatch.setattr(space, "apart", lambda command: apart if "contrib.bench.field.trial" in command else ["true"])
+    monkeypatch.setattr(Kit, "provide", lambda kit, place: None)
+    monkeypatch.setattr(field, "PEERS", (BY_NAME["direct"], BY_NAME["smcp"], BY_NAME["srt"]))
+    (tmp_path / "field.json").write_text("the last whole run")
+    assert field.main(["--quick", "--readme", "--place", str(tmp_path)]) == 130
+    told = capsys.readouterr()
+    assert "1.25" in told.out
+    assert "[1] it was ended before" in told.out
+    assert "the README stays as it is" in told.err
+    assert not what.exists()
+    assert (tmp_path / "field.json").read_text() == "the last whole run"
+    assert json.loads((tmp_path / "field.partial.json").read_text())["whole"] is False
+
+
+def test_all_of_it_ends_within_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def run(peer: Peer, server: Server, place: Path, amount: Amount) -> trial.Found:
+        nonlocal now
+        now += 100.0
+        return {"p50": 1.0}
+
+    def provide(kit: Kit, place: Path) -> None:
+        nonlocal now
+        now += 100.0
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(space, "lacking", lambda: "")
+    monkeypatch.setattr(Kit, "provide", provide)
+    monkeypatch.setattr(field, "run", run)
+    monkeypatch.setattr(field, "SERVERS", {"tiny": TINY_SERVER})
+    told: list[str] = []
+    peers = (BY_NAME["direct"], BY_NAME["smcp"], BY_NAME["srt"])
+    rows, whole = field.measure(peers, tmp_path, Amount(rounds=3, budget=750.0), told.append)
+    assert ([len(row.trials) for row in rows], whole) == ([1, 1, 1], True)
+    assert told[-1] == "only 1 of 3 rounds: another one would take too long"
+    rows, whole = field.measure(peers, tmp_path, Amount(rounds=3, budget=350.0), told.append)
+    assert ([len(row.trials) for row in rows], whole) == ([1, 1, 0], True)
+    assert rows[-1].absent == "the time was over before"
+
+
+def test_where_no_trial_is_possible_nothing_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert field.main(["--quick", "--place", str(tmp_path / "place"), "direct"]) == 1
+    said = capsys.readouterr().err
+    assert "no trial gets a network of its own on this machine: bwrap is not installed" in said
+    bwrap = tmp_path / "bwrap"
+    bwrap.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    bwrap.chmod(0o755)
+    assert space.lacking() == "bwrap: setting up uid map: Permission denied"
+    assert list((tmp_path / "place").iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_told_before_and_costs_no_table_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert field.main(["--json", str(tmp_path / "file" / "field.json"), "direct"]) == 1
+    assert "the benchmark ends here: " in capsys.readouterr().err
+
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(field, "measure", lambda *_: ([row({"p50": 1.25})], True))
+    monkeypatch.setattr(Path, "write_text", full)
+    assert field.main(["--place", str(tmp_path), "direct"]) == 1
+    told = capsys.readouterr()
+    assert "1.25" in told.out
+    assert "No space left on device" in told.err
+
+
+NPM_OFFLINE = """npm error code EAI_AGAIN
+npm error syscall getaddrinfo
+npm error errno EAI_AGAIN
+npm error request to https://registry.npmjs.org/mcp-proxy failed, reason: getaddrinfo EAI_AGAIN registry.npmjs.org
+npm error A complete log of this run can be found in: /root/.npm/_logs/a-debug-0.log
+"""
+PIP_OFFLINE = """WARNING: Retrying (…) after connection broken by 'NameResolutionError("no such host")': /simple/mcpo/
+ERROR: Could not find a version that satisfies the requirement mcpo==0.0.20 (from versions: none)
+ERROR: No matching distribution found for mcpo==0.0.20
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "npm"), "npm is not installed"),
+        (OSError(errno.ENOSPC, "No space left on device"), "[Errno 28] No space left on device"),
+        (subprocess.TimeoutExpired(["npm"], 600.0, stderr=b"bytes"), "it took longer than 600 s"),
+        (subprocess.CalledProcessError(1, "npm", "", NPM_OFFLINE), NPM_OFFLINE.splitlines()[3]),
+        (
+            subprocess.CalledProcessError(1, "pip", "", PIP_OFFLINE),
+            'no connection: NameResolutionError("no such host")',
+        ),
+        (subprocess.CalledProcessError(1, "pip", "", "ERROR: one\nERROR: two\n"), "ERROR: two"),
+        (subprocess.CalledProcessError(1, "venv", "ensurepip is not available\n", ""), "ensurepip is not available"),
+    ],
+)
+def test_why_a_peer_cannot_be_installed(error: Exception, said: str) -> None:
+    assert installing.reason(error) == said
+
+
+def test_who_interrupts_an_installation_leaves_no_installer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+
+    def provide(kit: Kit, place: Path) -> None:
+        ended.append(subprocess.run(["sleep", "60"], check=False).returncode)
+
+    monkeypatch.setattr(Kit, "provide", provide)
+    kits = [Kit(f"kit-{number}", "python", (f"it=={number}",), "it") for number in range(9)]
+    before = census.living()
+    interrupt(0.5)
+    with pytest.raises(KeyboardInterrupt):
+        installing.install(kits, tmp_path, lambda text: None)
+    assert ended == [-signal.SIGTERM] * 4, "four at the same time, and none after them"
+    assert census.living() <= before
 
 
 def test_a_gateway_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:

@@ -77,6 +77,16 @@ def test_a_relay_does_nothing_but_move_bytes(language: str, tmp_path: Path) -> N
         assert host.do("close") == {"status": 0}
 
 
+def test_a_compiler_that_fails_leaves_the_floor_in_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cc").write_text("#!/bin/sh\necho no headers >&2\nexit 1\n")
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert list(profile.relays(tmp_path)) == ["a relay in Python"]
+    assert "the floor is measured in Python only: no headers" in capsys.readouterr().err
+
+
 def test_a_daemon_counts_the_same_functions_for_every_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -114,3 +124,16 @@ def test_curves_from_a_daemon_to_the_drawing(
 def test_a_drawing_of_a_kind_that_there_is_not_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert curves.main(["--svg", str(tmp_path / "curves.gif")]) == 1
     assert "must end in .svg" in capsys.readouterr().err
+
+
+def test_a_drawing_that_cannot_be_written_costs_no_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = Sample.of([1.0])
+    curve = Curve("servers", (Point(1, 30.0, one, one),))
+    monkeypatch.setattr(curves, "over_servers", lambda *_: curve)
+    monkeypatch.setattr(curves, "over_sessions", lambda *_: curve)
+    assert curves.main(["--svg", str(tmp_path / "nowhere" / "curves.svg")]) == 1
+    told = capsys.readouterr()
+    assert "| servers |" in told.out
+    assert "nothing is drawn: " in told.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import pytest
 from contrib.bench import otherwise, tried
 from contrib.bench.figures import Figure, Sample
 from contrib.bench.hosts import Host
-from contrib.bench.place import BARE
+from contrib.bench.place import BARE, BenchError
 from contrib.bench.plan import Plan
 from supervisord_mcp.pipes import ChunkReader
 
+DAEMON = "import sys\nfrom supervisord_mcp.cli import main\nsys.exit(main())\n"
 SHORT = Plan(rounds=1, calls=5, floods=1, seconds=0.05, crowds=(1,), starts=1, connections=1, idle=0.05)
 
 
@@ -74,7 +76,7 @@ def test_the_page_gets_the_table_between_its_markers(monkeypatch: pytest.MonkeyP
     copy = tmp_path / "SPEED.md"
     copy.write_text(page, encoding="utf-8")
     monkeypatch.setattr(tried, "PAGE", copy)
-    monkeypatch.setattr(tried, "measure", lambda ways, plan: [Figure(f"{ways[0]}: a call", "×", Sample.of([1.25]))])
+    monkeypatch.setattr(tried, "measure", lambda way, plan, times: [Figure(f"{way}: a call", "×", Sample.of([1.25]))])
     for _ in range(2):
         assert tried.main(["--page", "unfrozen"]) == 0
     text = copy.read_text(encoding="utf-8")
@@ -89,3 +91,50 @@ def test_an_unknown_way_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         tried.main(["sideways"])
     assert "unknown way: sideways" in capsys.readouterr().err
+
+
+def test_a_daemon_that_fails_after_it_listens_has_not_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("import anyio\ndef run(*_, **__):\n    raise SystemExit('no room')\nanyio.run = run\n" + DAEMON)
+    monkeypatch.setattr(tried.OtherPlace, "program", ("-P", str(broken)))
+    # Else the host's command would start another daemon, which is nobody's child.
+    with pytest.raises(BenchError, match="the daemon did not start:\nno room"), tried.OtherPlace(""):
+        pass
+
+
+def test_what_was_measured_is_kept_where_one_way_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(way: str, plan: Plan, *, times: bool) -> Iterator[Figure]:
+        assert not times
+        yield Figure(f"{way}: a count", "", Sample.of([1.25]))
+        if way == "one-piece":
+            raise BenchError("the daemon did not start:\nno room")
+        yield Figure(f"{way}: another", "", Sample.of([7.5]))
+
+    page = tmp_path / "SPEED.md"
+    page.write_text(f"{tried.BEGIN}\n{tried.END}", encoding="utf-8")
+    monkeypatch.setattr(tried, "PAGE", page)
+    monkeypatch.setattr(tried, "measure", measure)
+    assert tried.main(["--counts", "--page", "long-reads", "one-piece", "unfrozen"]) == 1
+    text = page.read_text(encoding="utf-8")
+    shown = ("long-reads: a count", "long-reads: another", "one-piece: a count", "unfrozen: another")
+    assert all(f"| {what} " in text for what in shown)
+    assert "Not measured: one-piece: the daemon did not start: no room." in text
+    assert "one-piece: the daemon did not start" in capsys.readouterr().err
+
+
+def test_who_interrupts_sees_what_was_measured_and_the_page_stays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(way: str, plan: Plan, *, times: bool) -> Iterator[Figure]:
+        yield Figure(f"{way}: a call", "×", Sample.of([1.25]))
+        raise KeyboardInterrupt
+
+    page = tmp_path / "SPEED.md"
+    page.write_text("as it was", encoding="utf-8")
+    monkeypatch.setattr(tried, "PAGE", page)
+    monkeypatch.setattr(tried, "measure", measure)
+    assert tried.main(["--page"]) == 130
+    assert "| read-until-empty: a call |" in capsys.readouterr().out
+    assert page.read_text(encoding="utf-8") == "as it was"

@@ -17,7 +17,8 @@ from typing import TextIO
 
 from contrib.bench import calls, containers, costs, masking, starts
 from contrib.bench.figures import Figure, machine, table
-from contrib.bench.place import BenchError, Place
+from contrib.bench.gather import gather
+from contrib.bench.place import Place
 from contrib.bench.plan import FULL, QUICK, Plan
 
 #: In this order: what the daemon needs is looked at before large messages have passed through it.
@@ -38,17 +39,15 @@ MEASURES: Mapping[str, Callable[[Place, Plan], Iterator[Figure]]] = {
 }
 
 
-def measure(plan: Plan, names: Sequence[str], tell: Callable[[str], None]) -> list[Figure]:
+def measure(plan: Plan, names: Sequence[str], tell: Callable[[str], None]) -> Iterator[Figure]:
     """Measure what is named, in the order of all; ``tell`` is told what goes on."""
-    figures: list[Figure] = []
     with Place() as place:
         for lack in place.lacks:
             tell(f"no sandbox on this machine, so nothing runs in one: {lack}")
         for name, function in MEASURES.items():
             if name in names:
                 tell(f"{name} …")
-                figures += function(place, plan)
-    return figures
+                yield from function(place, plan)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -61,19 +60,19 @@ def main(words: Sequence[str] | None = None) -> int:
     if unknown := set(options.names) - set(MEASURES):
         parser.error(f"unknown measure: {', '.join(sorted(unknown))}")
     before, began = machine(), time.monotonic()
-    try:
-        figures = measure(
-            QUICK if options.quick else FULL, options.names or list(MEASURES), lambda text: _say(sys.stderr, text)
-        )
-    except BenchError as error:
-        _say(sys.stderr, f"the benchmark ends here: {error}")
-        return 1
+    plan = QUICK if options.quick else FULL
+    names = options.names or list(MEASURES)
+    figures, status = gather(measure(plan, names, lambda text: _say(sys.stderr, text)))
     described = ", ".join(f"{name} {value}" for name, value in before.items())
     _say(sys.stdout, f"{described}; {time.monotonic() - began:.0f} s\n\n{table(figures)}")
     if options.json is not None:
         content = {"machine": before, "figures": [figure.plain() for figure in figures]}
-        options.json.write_text(json.dumps(content, indent=1) + "\n")
-    return 0
+        try:
+            options.json.write_text(json.dumps(content, indent=1) + "\n")
+        except OSError as error:
+            _say(sys.stderr, f"the values are not written: {error}")
+            return status or 1
+    return status
 
 
 def _say(stream: TextIO, text: str) -> None:

@@ -16,11 +16,11 @@ from statistics import linear_regression
 
 from contrib.bench.calls import percentile
 from contrib.bench.figures import Sample, grid, machine, number
+from contrib.bench.gather import FAILURES
 from contrib.bench.hosts import Host
-from contrib.bench.place import BARE, BenchError, Place
+from contrib.bench.place import BARE, Place
 from contrib.bench.plan import FULL, QUICK, Plan
 from supervisord_mcp.cli.plot import check
-from supervisord_mcp.errors import SmcpError
 
 SERVERS, SESSIONS = (1, 2, 5, 10, 20, 30, 40, 50), (1, 10, 25, 50, 100, 150, 200)
 _MIB, _KIB = 1 << 20, 1 << 10
@@ -74,12 +74,16 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         check(options.svg)
         curves = [over_servers(SERVERS, plan), over_sessions(SESSIONS, plan)]
-    except (BenchError, SmcpError) as error:
+    except FAILURES as error:
         sys.stderr.write(f"the benchmark ends here: {error}\n")
         return 1
     described = ", ".join(f"{name} {value}" for name, value in before.items())
     sys.stdout.write("\n\n".join([described, *(curve.table() for curve in curves)]) + "\n")
-    draw(curves, options.svg)
+    try:
+        draw(curves, options.svg)
+    except OSError as error:
+        sys.stderr.write(f"nothing is drawn: {error}\n")
+        return 1
     sys.stdout.write(f"\ndrawn: {options.svg}\n")
     return 0
 

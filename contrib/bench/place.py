@@ -20,6 +20,7 @@ import psutil
 from contrib.bench import server
 from supervisord_mcp import shim
 from supervisord_mcp.cli.client import SLOW, Client
+from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.protocol import control
 from supervisord_mcp.runtimes.bwrap import BwrapRuntime
 
@@ -185,11 +186,19 @@ class Place:
                 stderr=log,
             )
         deadline = time.monotonic() + _START
-        while (client := self._connect()) is None:
+        while not self._answers():
             if self._daemon.poll() is not None or time.monotonic() > deadline:
                 raise BenchError(f"the daemon did not start:\n{(self.home / 'daemon.log').read_text()}")
             time.sleep(STEP)
-        client.close()
+
+    def _answers(self) -> bool:
+        # It listens before it works: instead of one that fails in between, a host would start one that nobody ends.
+        with suppress(SmcpError, OSError):
+            if (client := self._connect()) is not None:
+                with client:
+                    client.ask(control.Status())
+                    return True
+        return False
 
     def _connect(self) -> Client | None:
         connection = shim.find_daemon(self.environ, os.getuid())

@@ -23,6 +23,7 @@ from pathlib import Path
 from contrib.bench import profiled, relay
 from contrib.bench.calls import percentile
 from contrib.bench.figures import Figure, Sample, grid, machine, number, table
+from contrib.bench.gather import FAILURES
 from contrib.bench.hosts import Host, crowd, flood
 from contrib.bench.place import BARE, ROOT, STEP, TINY, BenchError, Place
 from contrib.bench.plan import FULL, QUICK, Plan
@@ -80,7 +81,7 @@ def main(words: Sequence[str] | None = None) -> int:
             with checkout(options.old) as root:
                 old = stats(root, plan)
         below = [*processor(plan), *floor(plan)]
-    except BenchError as error:
+    except FAILURES as error:
         sys.stderr.write(f"the benchmark ends here: {error}\n")
         return 1
     described = ", ".join(f"{name} {value}" for name, value in before.items())
@@ -187,7 +188,11 @@ def relays(folder: Path) -> dict[str, list[str]]:
         sys.stderr.write("no compiler for C: the floor is measured in Python only\n")
         return commands
     program = folder / "relay"
-    subprocess.run([compiler, "-O2", "-o", str(program), str(source.with_suffix(".c"))], check=True, timeout=60)
+    words = [compiler, "-O2", "-o", str(program), str(source.with_suffix(".c"))]
+    done = subprocess.run(words, check=False, timeout=60, capture_output=True, text=True)
+    if done.returncode:
+        sys.stderr.write(f"the floor is measured in Python only: {done.stderr.strip()}\n")
+        return commands
     return {"a relay in C": [str(program)], **commands}
 
 

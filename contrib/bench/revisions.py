@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from contrib.bench.figures import Bar, Figure, Sample, machine, table
+from contrib.bench.gather import gather
 from contrib.bench.hosts import Host, crowd, flood
 from contrib.bench.place import BARE, ROOT, BenchError, Place
 from contrib.bench.plan import FULL, QUICK, Plan
@@ -39,17 +40,17 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.pin:
         # Who runs beside whom, and who has to be woken where, is then the same all the time.
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    try:
-        with checkout(options.old) as old, checkout(options.new) as new:
-            figures = list(compare(old, new, QUICK if options.quick else FULL))
-    except BenchError as error:
-        sys.stderr.write(f"the benchmark ends here: {error}\n")
-        return 1
+    figures, status = gather(_figures(options.old, options.new, QUICK if options.quick else FULL))
     described = ", ".join(f"{name} {value}" for name, value in before.items())
     sys.stdout.write(
         f"{described}\n'direct' is {options.old}, 'smcp' {options.new or 'this checkout'}\n\n{table(figures)}\n"
     )
-    return 0
+    return status
+
+
+def _figures(old: str, new: str | None, plan: Plan) -> Iterator[Figure]:
+    with checkout(old) as before, checkout(new) as now:
+        yield from compare(before, now, plan)
 
 
 @contextmanager

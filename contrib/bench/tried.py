@@ -2,7 +2,7 @@
 
 For each way the daemon runs as it is and with that one thing done otherwise: what it calls for a call of a tool is
 counted, as in `profile`, and the time is measured by turns, as in `revisions`. ``--page`` puts the table into
-``contrib/bench/SPEED.md``, between its markers.
+``contrib/bench/SPEED.md``, between its markers; a way that fails is named below it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 
 from contrib.bench import otherwise
 from contrib.bench.figures import Figure, Sample, machine, table
+from contrib.bench.gather import FAILURES, INTERRUPTED
 from contrib.bench.hosts import Host
-from contrib.bench.place import BARE, BenchError, Place
+from contrib.bench.place import BARE, Place
 from contrib.bench.plan import FULL, QUICK, Plan
 from contrib.bench.profile import ProfiledPlace
 from contrib.bench.revisions import in_turns, over_daemons
@@ -53,6 +54,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m contrib.bench.tried", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a short run, for a look; its figures are rough")
     parser.add_argument("--pin", action="store_true", help="keep everything on one processor, for a quieter figure")
+    parser.add_argument("--counts", action="store_true", help="count only, which a busy machine does as well; no times")
     parser.add_argument("--page", action="store_true", help=f"put the table into {PAGE.name} as well")
     parser.add_argument("ways", nargs="*", metavar="WAY", help=f"what (default: all): {', '.join(otherwise.WAYS)}")
     options = parser.parse_args(words)
@@ -61,18 +63,42 @@ def main(words: Sequence[str] | None = None) -> int:
     before = machine()
     if options.pin:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    plan = QUICK if options.quick else FULL
+    figures: list[Figure] = []
+    failed: list[str] = []
+    status = 0
+    ways = list(options.ways or otherwise.WAYS)
+    if "uvloop" in ways and importlib.util.find_spec("uvloop") is None:
+        sys.stderr.write("uvloop is not installed: pip install uvloop\n")
+        failed.append("uvloop, which is not installed")
+        ways.remove("uvloop")
     try:
-        figures = list(measure(options.ways or list(otherwise.WAYS), QUICK if options.quick else FULL))
-    except BenchError as error:
-        sys.stderr.write(f"the benchmark ends here: {error}\n")
-        return 1
+        for way in ways:
+            if reason := _added(figures, way, plan, times=not options.counts):
+                sys.stderr.write(f"{way}: {reason}\n")
+                failed.append(f"{way}: {' '.join(reason.split())[-200:]}")
+                status = 1
+    except KeyboardInterrupt:
+        sys.stderr.write("ended early: what was measured so far follows\n")
+        status = INTERRUPTED
     described = ", ".join(f"{name} {value}" for name, value in before.items())
     meaning = '"direct" is smcp as it is, "smcp" the same with this one thing done otherwise'
-    text = f"{datetime.now(UTC).date().isoformat()}, {described}; {meaning}.\n\n{table(figures)}"
+    below = f"\n\nNot measured: {'; '.join(failed)}." if failed else ""
+    text = f"{datetime.now(UTC).date().isoformat()}, {described}; {meaning}.\n\n{table(figures)}{below}"
     sys.stdout.write(f"{text}\n")
-    if options.page:
+    if options.page and figures and status != INTERRUPTED:
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
-    return 0
+    return status
+
+
+def _added(figures: list[Figure], way: str, plan: Plan, *, times: bool) -> str:
+    """Measure a way and add its figures to the others; return why it gives no further ones, empty if it gave all."""
+    try:
+        for figure in measure(way, plan, times=times):
+            figures.append(figure)  # noqa: PERF402  # what came before one that fails is kept
+    except FAILURES as error:
+        return str(error)
+    return ""
 
 
 def filled(page: str, text: str) -> str:
@@ -84,15 +110,13 @@ def filled(page: str, text: str) -> str:
     return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
-def measure(ways: Sequence[str], plan: Plan) -> Iterator[Figure]:
+def measure(way: str, plan: Plan, *, times: bool = True) -> Iterator[Figure]:
     """Yield what the daemon calls for a call, how long one takes, how many there are in a second, what one costs it."""
-    for way in ways:
-        if way == "uvloop" and importlib.util.find_spec("uvloop") is None:
-            sys.stderr.write("uvloop is not installed: pip install uvloop\n")
-            continue
-        sys.stderr.write(f"{way} …\n")
-        timed = over_daemons(partial(_places, way), in_turns(plan), (None, None, None))
-        for figure in (*counted(way, plan), *timed):
+    sys.stderr.write(f"{way} …\n")
+    for figure in counted(way, plan):
+        yield replace(figure, what=f"{way}: {figure.what}")
+    if times:
+        for figure in over_daemons(partial(_places, way), in_turns(plan), (None, None, None)):
             yield replace(figure, what=f"{way}: {figure.what}")
 
 

@@ -12,10 +12,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 
 from contrib.bench.figures import Bar, Figure, Sample, machine, table
+from contrib.bench.gather import gather
 from contrib.bench.hosts import Host, crowd
-from contrib.bench.place import BARE, BenchError, Place
+from contrib.bench.place import BARE, Place
 from contrib.bench.plan import FULL, QUICK, Plan
 from contrib.bench.revisions import in_turns, over_daemons
 from supervisord_mcp.protocol import control
@@ -36,14 +38,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="a short run, for a look; its figures are rough")
     plan = QUICK if parser.parse_args(words).quick else FULL
     before = machine()
-    try:
-        figures = [*hot_path(plan), *kept_messages(plan), *recorded_calls(plan), *idle(plan), *looks(plan)]
-    except BenchError as error:
-        sys.stderr.write(f"the benchmark ends here: {error}\n")
-        return 1
+    figures, status = gather(chain(hot_path(plan), kept_messages(plan), recorded_calls(plan), idle(plan), looks(plan)))
     described = ", ".join(f"{name} {value}" for name, value in before.items())
     sys.stdout.write(f"{described}\n'direct' measures nothing, 'smcp' what it does by default\n\n{table(figures)}\n")
-    return 0
+    return status
 
 
 def hot_path(plan: Plan) -> Iterator[Figure]:

@@ -11,12 +11,13 @@ class Amount:
     """``rounds`` trials of each row, in each ``calls`` calls one by one and ``seconds`` of calling for each crowd.
 
     ``patience`` is for what must come (a gateway, clients), ``recovery`` for what may never come, both in seconds;
-    No round is begun that would not end within ``budget`` seconds, as long as the longest one before it took.
+    All of it, the installation too, ends within ``budget`` seconds: no further round is begun that would take longer
+    if it took as long as the longest one before it, and no trial after that time.
     ``left`` is how long after the clients vanished is looked for what is left, ``blob`` how many bytes are large.
     """
 
     rounds: int = 2
-    budget: float = 1050.0
+    budget: float = 1150.0
     calls: int = 500
     warm: int = 50
     seconds: float = 0.5

@@ -102,7 +102,8 @@ class Peer:
     ``wire`` gives the words for `caller`, ``fresh`` those that lead to a copy of the server that was never started,
     where clients share one, and ``prepare`` a command that has to run before. ``sandboxed`` says whether the server
     runs in a sandbox, ``contained`` that this is a container, and that there has to be an engine. ``only_tiny`` is for
-    another way into what the row before it measures: it is shown with one server only.
+    another way into what the row before it measures: it is shown with one server only. ``documented`` is the line of
+    the peer's own documentation that the command is made after, and where that stands.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Peer:
     sandboxed: bool = False
     contained: bool = False
     only_tiny: bool = False
+    documented: str = ""
 
     @property
     def version(self) -> str:
@@ -129,6 +131,12 @@ def _python(name: str, *packages: str) -> Kit:
 
 def _npm(name: str, *packages: str) -> Kit:
     return Kit(f"{name}-js", "javascript", packages, name)
+
+
+def _said(line: str, kit: Kit) -> str:
+    """Return a line of the README that comes with what is installed, so of that very version."""
+    name, _, version = kit.packages[0].replace("==", "@").rpartition("@")
+    return f"{line} (README of {name} {version})"
 
 
 def _at(path: str, kind: str = "http") -> Command:
@@ -185,8 +193,15 @@ def _kept(site: Site) -> dict[str, object]:
     return {"mcpServers": {NAME: {**site.entry, "lifecycle": "keep-alive"}}, "imports": []}
 
 
+_PROXY_PY = _python("mcp-proxy", "mcp-proxy==0.13.0")
+_PROXY_JS = _npm("mcp-proxy", "mcp-proxy@6.7.19")
+_MCPO = _python("mcpo", "mcpo==0.0.20", "mcp==1.30.0", "fastapi==0.115.14")  # mcp<2, fastapi<0.116
+_PORTER = _npm("mcporter", "mcporter@0.12.3", _NODE)
+_HUB = _npm("mcp-hub", "mcp-hub@4.2.1")
+_SRT = _npm("srt", "@anthropic-ai/sandbox-runtime@0.0.83", _NODE)
 _SUPERGATEWAY = _npm("supergateway", "supergateway@4.0.0")
 _MCPM = _python("mcpm", "mcpm==2.15.0")
+_MCPM_NEW = 'mcpm new [MY_SERVER_NAME] --type stdio --command "[COMMAND]" --args "[ARG_1] [ARG_2] ..."'
 
 PEERS: tuple[Peer, ...] = (
     Peer("direct", "direct, over pipes", wire=lambda site: ["pipes", *site.server]),
@@ -204,7 +219,8 @@ PEERS: tuple[Peer, ...] = (
     Peer(
         "mcp-proxy-py",
         "mcp-proxy (Python)",
-        kit=_python("mcp-proxy", "mcp-proxy==0.13.0"),
+        kit=_PROXY_PY,
+        documented=_said("mcp-proxy --port=8080 -- uvx mcp-server-fetch --user-agent=YourUserAgent", _PROXY_PY),
         gateway=lambda site: [*site.program("mcp-proxy"), f"--port={PORT}", "--", *site.server],
         wire=_at("/mcp"),
     ),
@@ -212,6 +228,7 @@ PEERS: tuple[Peer, ...] = (
         "supergateway",
         "supergateway, stateful HTTP",
         kit=_SUPERGATEWAY,
+        documented=_said("--stdio COMMAND --outputTransport streamableHttp --stateful --port 8000", _SUPERGATEWAY),
         gateway=lambda site: [
             *site.program("supergateway"),
             *("--stdio", site.line, "--outputTransport", "streamableHttp", "--stateful", "--port", str(PORT)),
@@ -222,6 +239,7 @@ PEERS: tuple[Peer, ...] = (
         "supergateway-sse",
         "supergateway, SSE",
         kit=_SUPERGATEWAY,
+        documented=_said('npx -y supergateway --stdio "uvx mcp-server-git" (--port 8000)', _SUPERGATEWAY),
         gateway=lambda site: [*site.program("supergateway"), "--stdio", site.line, "--port", str(PORT)],
         wire=_at("/sse", "sse"),
         only_tiny=True,
@@ -229,7 +247,8 @@ PEERS: tuple[Peer, ...] = (
     Peer(
         "mcp-proxy-js",
         "mcp-proxy (npm)",
-        kit=_npm("mcp-proxy", "mcp-proxy@6.7.19"),
+        kit=_PROXY_JS,
+        documented=_said("npx mcp-proxy --port 8080 … -- tsx server.js", _PROXY_JS),
         gateway=lambda site: [*site.program("mcp-proxy"), "--port", str(PORT), "--", *site.server],
         wire=_at("/mcp"),
     ),
@@ -237,6 +256,7 @@ PEERS: tuple[Peer, ...] = (
         "fastmcp",
         "fastmcp run, HTTP",
         kit=_python("fastmcp", "fastmcp==4.2.3"),
+        documented="fastmcp run mcp.json --transport http --port 8000 (https://gofastmcp.com/cli/running)",
         gateway=lambda site: [
             *site.program("fastmcp"),
             *("run", site.write("mcp.json", {"mcpServers": {NAME: site.entry}})),
@@ -248,6 +268,7 @@ PEERS: tuple[Peer, ...] = (
         "mcpm",
         "mcpm run --http",
         kit=_MCPM,
+        documented=_said(f"{_MCPM_NEW}; mcpm run [MY_SERVER_NAME] --http", _MCPM),
         prepare=_registered,
         gateway=lambda site: [*site.program("mcpm"), "run", "--http", "--port", str(PORT), NAME],
         wire=_at("/mcp"),
@@ -256,6 +277,7 @@ PEERS: tuple[Peer, ...] = (
         "mcpm-stdio",
         "mcpm run",
         kit=_MCPM,
+        documented=_said(f"{_MCPM_NEW}; mcpm run SERVER_NAME", _MCPM),
         prepare=_registered,
         wire=lambda site: ["pipes", *site.program("mcpm"), "run", NAME],
         only_tiny=True,
@@ -263,14 +285,16 @@ PEERS: tuple[Peer, ...] = (
     Peer(
         "mcpo",
         "mcpo (REST, not MCP)",
-        kit=_python("mcpo", "mcpo==0.0.20", "mcp<2", "fastapi<0.116"),
+        kit=_MCPO,
+        documented=_said("uv run mcpo --port 8000 -- your_mcp_server_command", _MCPO),
         gateway=lambda site: [*site.program("mcpo"), "--port", str(PORT), "--", *site.server],
         wire=_at("", "plain"),
     ),
     Peer(
         "mcp-hub",
         "mcp-hub",
-        kit=_npm("mcp-hub", "mcp-hub@4.2.1"),
+        kit=_HUB,
+        documented=_said("mcp-hub --port 3000 --config path/to/config.json", _HUB),
         gateway=lambda site: [
             *site.program("mcp-hub"),
             *("--port", str(PORT), "--config", site.write("hub.json", {"mcpServers": {NAME: site.entry}})),
@@ -281,7 +305,8 @@ PEERS: tuple[Peer, ...] = (
     Peer(
         "mcporter",
         "mcporter serve --http",
-        kit=_npm("mcporter", "mcporter@0.12.3", _NODE),
+        kit=_PORTER,
+        documented=_said("Bridge mode: mcporter serve exposes keep-alive servers (--help: --http <port>)", _PORTER),
         gateway=lambda site: [
             *site.program("mcporter"),
             *("--config", site.write("mcporter.json", _kept(site)), "serve", "--http", str(PORT)),
@@ -292,7 +317,8 @@ PEERS: tuple[Peer, ...] = (
     Peer(
         "srt",
         "sandbox-runtime (srt), sandboxed",
-        kit=_npm("srt", "@anthropic-ai/sandbox-runtime@0.0.83", _NODE),
+        kit=_SRT,
+        documented=_said('"command": "srt", "args": ["npx", "-y", "@modelcontextprotocol/server-filesystem"]', _SRT),
         wire=lambda site: ["pipes", *site.program("srt"), *site.server],
         sandboxed=True,
     ),

@@ -52,6 +52,8 @@ class Row:
     trials: list[Found] = field(default_factory=list)
     #: Why there is no trial at all.
     absent: str = ""
+    #: Where the peer itself says that it is started so.
+    documented: str = ""
 
     def sample(self, measure: Measure) -> Sample | None:
         """Return the values of all trials that have one."""
@@ -76,7 +78,8 @@ class Row:
                 cells[measure.name] = sample.plain() | {"unit": measure.shown}
             if reason := self.reason(measure):
                 cells.setdefault(measure.name, {})["reason"] = reason
-        return {"peer": self.shown, "version": self.version, "server": self.server, "measures": cells}
+        named = {"peer": self.shown, "version": self.version, "server": self.server, "documented": self.documented}
+        return named | {"measures": cells}
 
 
 def tables(rows: Sequence[Row], *, headline: bool = False) -> str:
@@ -87,20 +90,20 @@ def tables(rows: Sequence[Row], *, headline: bool = False) -> str:
     for row in rows:
         version = f" {row.version.rpartition('@')[2].rpartition('=')[2]}" if row.version else ""
         behind = "" if row.server == "tiny" else f" · {row.server}"
-        cells = [_cell(row, measure, notes, spread=not headline) for measure in measures]
+        cells = [_cell(row, measure, notes) for measure in measures]
         shown.append((f"{row.shown}{version}{behind}", *cells))
     below = [f"[{count}] {text}" for text, count in notes.items()]
     return "\n\n".join([grid(shown), "  \n".join(below)] if below else [grid(shown)])
 
 
-def _cell(row: Row, measure: Measure, notes: dict[str, int], *, spread: bool) -> str:
+def _cell(row: Row, measure: Measure, notes: dict[str, int]) -> str:
     sample, reason = row.sample(measure), row.reason(measure)
     note = f"[{notes.setdefault(_short(reason), len(notes) + 1)}]" if reason else ""
     if sample is None:
         return f"– {note}".rstrip() if reason else ""
     text = f"{sample.median:g}" if measure.name in _COUNTS else number(sample.median)
     low, high = min(sample.values), max(sample.values)
-    if spread and low != high:
+    if low != high:
         text += f" ({number(low)}…{number(high)})" if measure.name not in _COUNTS else f" ({low:g}…{high:g})"
     return f"{text} {note}".rstrip()
 
@@ -115,7 +118,7 @@ def from_plain(content: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Return the rows that were written as JSON values."""
     rows = []
     for entry in content:
-        row = Row(entry["peer"], entry["version"], entry["server"])
+        row = Row(entry["peer"], entry["version"], entry["server"], documented=entry.get("documented", ""))
         measures = entry["measures"]
         most = max((len(cell.get("values", ())) for cell in measures.values()), default=0)
         row.trials = [{} for _ in range(max(most, 1))]

@@ -9,6 +9,7 @@ import fcntl
 import os
 import socket
 import struct
+import subprocess
 from collections.abc import Sequence
 
 from supervisord_mcp.runtimes import orphans
@@ -21,6 +22,20 @@ def apart(command: Sequence[str]) -> list[str]:
     if os.geteuid() == 0:
         return ["unshare", "--net", *command]
     return ["bwrap", "--unshare-net", "--dev-bind", "/", "/", "--", *command]
+
+
+def lacking() -> str:
+    """Return why nothing can be run apart on this machine; empty if it can be, which is tried."""
+    command = apart(["true"])
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
+        )
+    except FileNotFoundError:
+        return f"{command[0]} is not installed"
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} does not answer"
+    return (done.stderr.strip().splitlines() or [f"{command[0]} fails"])[-1] if done.returncode else ""
 
 
 def settle() -> None:

@@ -324,7 +324,7 @@ def _read(path: Path) -> str:
 
 def main(words: Sequence[str]) -> None:
     """Run the trial and print what was found. Whoever ends it early ends what it has started, too."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, _stop)
     space.settle()
     peer, server = BY_NAME[words[0]], SERVERS[words[1]]
     place, amount = Path(words[2]), Amount(**json.loads(words[3]))
@@ -336,6 +336,12 @@ def main(words: Sequence[str]) -> None:
         one = Trial(peer, server, Site(home, place, peer.kit, command, url), amount)
         one.tell = _print
         _print(one.run())
+
+
+def _stop(*_: object) -> None:
+    # Once is enough: what is taken away after it is taken away to the end.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(1)
 
 
 def _print(found: Found) -> None:
