@@ -25,8 +25,10 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
-# Tests send it, and what is started while it is ignored (by nohup) ignores it too.
+# Tests send them, and what is started while they are ignored (by nohup, in the background of a shell) ignores them too.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests start smcp, mcp-server-time and others by name, also where nobody activated the environment.
 os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
