@@ -5,7 +5,6 @@ Later texts win over earlier ones, and variables of the environment win over all
 
 from __future__ import annotations
 
-import configparser
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -191,6 +190,9 @@ def _expanded(text: str, environ: Mapping[str, str]) -> str:
 
 
 def _pip_settings(text: str) -> dict[str, str]:
+    # Only here: most daemons never read one.
+    import configparser
+
     parser = configparser.RawConfigParser(strict=False)
     try:
         parser.read_string(text)

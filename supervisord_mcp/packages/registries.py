@@ -19,7 +19,6 @@ from supervisord_mcp.egress.addresses import literal, objection
 from supervisord_mcp.egress.registries import NPM, registry_rules
 from supervisord_mcp.egress.rules import Kind, Rule
 from supervisord_mcp.errors import LaunchError
-from supervisord_mcp.packages import links
 from supervisord_mcp.packages.phase import Surroundings, Task, carry_out
 from supervisord_mcp.packages.settings import Installer, Settings, find_settings
 from supervisord_mcp.runtimes.egress.outside import Outside
@@ -154,4 +153,5 @@ async def _is_inside(rules: Sequence[Rule]) -> bool:
 @functools.cache
 def _links_program() -> str:
     # The text of the module, not its file: the sandbox shows nothing of this program.
-    return Path(links.__file__).read_text(encoding="utf-8")
+    # Not imported: it needs megabytes of modules, where it runs and not in the daemon.
+    return Path(__file__).with_name("links.py").read_text(encoding="utf-8")
