@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import shutil
@@ -176,6 +177,8 @@ class Place:
         path.write_text("\n".join(lines) + "\n")
 
     def _start(self) -> None:
+        # As an installed program has it: a daemon that compiles itself keeps megabytes of what that took.
+        compileall.compile_dir(self._root / "supervisord_mcp", quiet=2)
         with (self.home / "daemon.log").open("wb") as log:
             self._daemon = subprocess.Popen(
                 [sys.executable, *self.program, "run"],
