@@ -70,8 +70,8 @@ class _Speaker:
 class Traffic:
     """What goes over one instance. `opened` and `answered` come with every call, so they only note what is to be told.
 
-    What is answered is looked at after the next request was passed on, when the server has it, or a moment later; calls
-    that are over are told together then, some `MANY` of them: one by one they would cost twice as much.
+    Calls that are over are told together, at most `MANY` and at most a moment later: nobody waits for it, and told one
+    by one they would cost twice as much.
     """
 
     def __init__(self, key: InstanceKey, observers: Observers, around: Around) -> None:
@@ -81,8 +81,7 @@ class Traffic:
         self._messages = observers.messages[key.server]
         self._around = around
         self._speakers: dict[SessionKey, _Speaker] = {}
-        # What is answered, and since when; what is over and not told yet.
-        self._answers: list[tuple[ToSession, float]] = []
+        # What is over and not told yet.
         self._news: list[Call] = []
         self._due = False
         self._observers = observers
@@ -99,7 +98,6 @@ class Traffic:
     @property
     def waiting(self) -> Iterator[Call]:
         """The calls that are not answered yet; how they ended is nothing."""
-        self._settle()
         yield from [call for speaker in self._speakers.values() for call in speaker.open.values()]
 
     def line(self, session: SessionKey, line: bytes | Oversized, direction: Direction) -> None:
@@ -114,8 +112,6 @@ class Traffic:
 
     def opened(self, commands: list[Opened], now: float) -> None:
         """Requests of a host wait for their answer from now on, a time of the monotonic clock; the list is emptied."""
-        if self._answers:
-            self._settle()
         if self._calls.watched:
             line = self.heard
             if isinstance(line, Oversized):
@@ -135,39 +131,28 @@ class Traffic:
 
     def answered(self, command: ToSession, now: float) -> None:
         """Requests of a host are answered."""
-        # The host may send its next one at once, which is not to wait for this: it is noted with that one, or soon.
-        if command.closes and self._speakers:
-            answers = self._answers
-            answers.append((command, now))
-            if not self._due:
-                self._tell_soon()
-            if len(answers) >= MANY or len(command.data) > _WHOLE:
-                self._settle()
-
-    def _settle(self) -> None:
-        """Note how the calls ended that are answered by now."""
-        answers, self._answers = self._answers, []
-        for command, now in answers:
-            speaker = self._speakers.get(command.session)
-            if speaker is None:
-                continue
-            closes, data = command.closes, command.data
-            # Many servers always say at the end that nothing failed; what is said last counts in JSON.
-            failed = () if data.endswith(_FINE) else _failed(data, closes)
-            for identity in closes:
-                call = speaker.open.pop(identity, None)
-                if call is not None:
-                    call.ended = now
-                    call.told = len(data)
-                    if identity in failed:
-                        call.outcome = Outcome.ERROR
-                    self._news.append(call)
-        if len(self._news) >= MANY:
-            self._tell()
+        closes = command.closes
+        if not closes or (speaker := self._speakers.get(command.session)) is None:
+            return
+        data = command.data
+        # Many servers always say at the end that nothing failed; what is said last counts in JSON.
+        failed = () if data.endswith(_FINE) else _failed(data, closes)
+        for identity in closes:
+            call = speaker.open.pop(identity, None)
+            if call is not None:
+                call.ended = now
+                call.told = len(data)
+                if identity in failed:
+                    call.outcome = Outcome.ERROR
+                news = self._news
+                news.append(call)
+                if not self._due:
+                    self._tell_soon()
+                elif len(news) >= MANY:
+                    self.tell()
 
     def dropped(self, command: Dropped) -> None:
         """A host gave up a request."""
-        self._settle()
         speaker = self._speakers.get(command.session)
         call = None if speaker is None else speaker.open.pop(command.identity, None)
         if call is not None:
@@ -175,7 +160,6 @@ class Traffic:
 
     def left(self, session: SessionKey) -> None:
         """A host is gone, and with it what it waited for."""
-        self._settle()
         speaker = self._speakers.pop(session, None)
         if speaker is not None:
             for call in speaker.open.values():
@@ -185,10 +169,6 @@ class Traffic:
 
     def tell(self) -> None:
         """Tell of the calls that are over."""
-        self._settle()
-        self._tell()
-
-    def _tell(self) -> None:
         news, self._news = self._news, []
         if news:
             self._calls.tell_all(news)
