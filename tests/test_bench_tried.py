@@ -22,9 +22,12 @@ SHORT = Plan(rounds=1, calls=5, floods=1, seconds=0.05, crowds=(1,), starts=1, c
 
 
 @pytest.fixture(autouse=True)
-def _place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+def _place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # Not that of the test: with its name the path of a socket is too long.
+    with tempfile.TemporaryDirectory(prefix="smcp-", dir="/tmp") as place:
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        monkeypatch.setenv("TMPDIR", place)
+        yield
 
 
 # The event loop of another package is measured where that is installed, which nobody needs for anything else.
