@@ -18,8 +18,8 @@ from supervisord_mcp.server import ManagedServer
 #: Which state of several instances a server shows: the first of these that one of them has.
 _SHOWN_FIRST = ("FATAL", "BACKOFF", "RUNNING", "STARTING", "STOPPING", "EXITED", "STOPPED")
 
-#: What stands beside the limits that are kept, by whether the others only warn.
-_MEASURED = {False: (), True: ('memory, pids and cpu only measured, for breach is "warn"',)}
+#: What stands beside the limits that are kept, where the others only warn.
+_MEASURED = 'memory, pids and cpu only measured, for breach is "warn"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +121,19 @@ def instance_status(
         mounts=tuple(f"{mount.path}:{mount.access}" for mount in mounts),
         era=instance.era,
         user=child.user if child is not None else "",
-        limits=(*child.limits, *_MEASURED[instance.blueprint.breach == "warn"]) if child is not None else (),
+        limits=_limits(instance),
         uncovered=child.uncovered if child is not None else (),
         dropped=dict(instance.remarks.dropped),
         differs=differs,
         image=launch.contained.shown if launch.contained is not None else "",
     )
+
+
+def _limits(instance: ManagedServer) -> tuple[str, ...]:
+    if instance.child is None:
+        return ()
+    measured = (_MEASURED,) if instance.blueprint.breach == "warn" else ()
+    return (*instance.child.limits, *measured)
 
 
 def server_entry(name: str, config: ServerConfig, catalogue: Catalogue | None) -> ServerEntry:

@@ -42,7 +42,6 @@ class _Answer(msgspec.Struct, gc=False):
         return self.error is not UNSET or (self.result is not UNSET and self.result.failed)
 
 
-_OK = Outcome.OK
 _FINE = b'"isError":false}}\n'
 _monotonic = time.monotonic
 _answers = msgspec.json.Decoder(_Answer)
