@@ -16,11 +16,12 @@ from typing import TypeAlias
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.facts import Facts
-from supervisord_mcp.observer import NAMELESS, Channel, Message
+from supervisord_mcp.observer import Channel, Message
 from supervisord_mcp.protocol import jsonrpc, requests
 from supervisord_mcp.protocol.anteroom import Admitted, Anteroom, Reply, TurnedAway, Waits
 from supervisord_mcp.protocol.anteroom import Outcome as OfAnteroom
 from supervisord_mcp.protocol.attachment import State
+from supervisord_mcp.protocol.calls import NAMELESS
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import Weight
 from supervisord_mcp.protocol.eras import offers

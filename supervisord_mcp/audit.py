@@ -23,7 +23,8 @@ from msgspec import UNSET, Raw, UnsetType
 from supervisord_mcp.config.daemon import Audit as Settings
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.loglines import stamp
-from supervisord_mcp.observer import Call, Channel, Event, Observers
+from supervisord_mcp.observer import Channel, Event, Observers
+from supervisord_mcp.protocol.calls import Call
 from supervisord_mcp.rotated import RotatedFile
 
 #: Calls are put aside for so long, in seconds.

@@ -14,7 +14,8 @@ from supervisord_mcp import __version__, facts
 from supervisord_mcp.errors import FatalServerError, FramingError, NotRunningError, SmcpError
 from supervisord_mcp.protocol import catalogue, jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import State
-from supervisord_mcp.protocol.commands import SessionKey, Weight
+from supervisord_mcp.protocol.calls import Call, SessionKey
+from supervisord_mcp.protocol.commands import Weight
 from supervisord_mcp.protocol.jsonrpc import Message, Text
 from supervisord_mcp.protocol.profiles import Root
 from supervisord_mcp.server import ManagedServer
@@ -78,7 +79,7 @@ class Caller:
 
     # SessionLink
 
-    def send(self, data: bytes, weight: Weight, closes: tuple[bytes, ...]) -> None:
+    def send(self, data: bytes, weight: Weight, closes: tuple[Call, ...]) -> None:
         """Take what the instance sends to its host."""
         try:
             message = jsonrpc.parse(data[:-1])

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from supervisord_mcp.protocol.commands import SessionKey
+from supervisord_mcp.protocol.calls import SessionKey
 from supervisord_mcp.session import SessionLink
 
 #: Above this many bytes of its own that wait for the child, a host is not read from.

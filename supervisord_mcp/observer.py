@@ -21,12 +21,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from supervisord_mcp.credentials.masking import masker
+from supervisord_mcp.protocol.calls import Call
 from supervisord_mcp.protocol.news import LogLine
 from supervisord_mcp.protocol.tapping import Direction
 
@@ -42,8 +42,6 @@ SHARE, PERIOD, QUICK = 1.0, 10.0, 0.001
 _clock = time.perf_counter
 #: How much may wait for an observer that watches apart.
 BACKLOG = 10_000
-#: What a host is called that does not say.
-NAMELESS = "(unnamed)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,69 +52,6 @@ class Event:
     server: str = ""
     data: dict[str, Any] = field(default_factory=dict)
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-
-class Outcome(StrEnum):
-    """How a call ended. A host that gives up for want of an answer cancels too, and says so: that is ``timeout``."""
-
-    OK = "ok"
-    ERROR = "error"
-    CANCELLED = "cancelled"
-    TIMEOUT = "timeout"
-
-
-class Caller(msgspec.Struct, gc=False):
-    """Whose calls they are and where they go: one for all calls of a session to an instance.
-
-    ``host`` is how the host names itself in its handshake; before it does, it has no name.
-    """
-
-    server: str
-    instance: str
-    session: int
-    host: str = NAMELESS
-
-
-class Call(msgspec.Struct, gc=False):
-    """One request of a host that was meant for a server, once it is over.
-
-    ``tool`` is the name of the tool as JSON text, empty for other requests. ``began`` and ``ended`` are in seconds of
-    the monotonic clock; ``asked`` and ``told`` are the bytes of request and answer. ``outcome`` is ``error`` also for a
-    tool that says so in its result. ``identity`` is the JSON text of the id that the host gave it; ``request`` is the
-    line of the host that it was in, perhaps with others, empty unless `Observers.keep_requests`. (A struct, because one
-    is made for every call, and filled in when it ends.)
-    """
-
-    caller: Caller
-    method: str
-    tool: bytes
-    identity: bytes
-    began: float
-    asked: int
-    request: bytes = b""
-    ended: float = 0.0
-    told: int = 0
-    outcome: Outcome = Outcome.OK
-
-    @property
-    def server(self) -> str:
-        """The name of the server."""
-        return self.caller.server
-
-    @property
-    def instance(self) -> str:
-        """The instance that it went to."""
-        return self.caller.instance
-
-    @property
-    def session(self) -> int:
-        """The session of the host."""
-        return self.caller.session
-
-    @property
-    def host(self) -> str:
-        """How the host names itself."""
-        return self.caller.host
 
 
 class Message(msgspec.Struct, gc=False):
@@ -296,7 +231,7 @@ class Observers:
         self.calls: Channel[Call] = Channel(self.let_go)
         self.messages = Messages(self.let_go)
         self.lines: Channel[LogLine] = Channel(self.let_go)
-        #: Whether somebody wants `Call.request`.
+        #: Whether somebody wants the line that a call was asked for in.
         self.keep_requests = False
         self.recent: deque[Event] = deque(maxlen=KEPT)
 

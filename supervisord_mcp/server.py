@@ -30,6 +30,7 @@ from supervisord_mcp.policy.lifecycle import Lifecycle, State, step
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol import commands as talk
 from supervisord_mcp.protocol.attachment import State as SessionState
+from supervisord_mcp.protocol.calls import Call, SessionKey
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.multiplexer import Multiplexer
@@ -56,7 +57,7 @@ class ManagedServer:
         self._timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._used = self._loop.time()
-        self._sessions: dict[talk.SessionKey, SessionLink] = {}
+        self._sessions: dict[SessionKey, SessionLink] = {}
         self._congestion = Congestion(self._sessions)
         self._spawning = anyio.CancelScope()
         self._conduit: Conduit | None = None
@@ -65,7 +66,9 @@ class ManagedServer:
         self.breaches = Breaches(self.key, around.observers, log, lambda: self.blueprint.breach)
         self._tell = Announcements(self.key, around.observers, log)
         self._messages = around.observers.messages[self.key.server]
-        self.traffic = Traffic(blueprint.key, around.observers, Around(self._mux.host, self._loop.call_later))
+        self.traffic = Traffic(
+            blueprint.key, around.observers, Around(self._mux.host, self._mux.calls, self._loop.call_later)
+        )
         self._echoes = Echoes(blueprint.key, log, around.observers)
         self._failure: SmcpError | None = None
         self._phase = self._ailment = self.last_error = ""
@@ -143,7 +146,7 @@ class ManagedServer:
         """What is known of the server's offers."""
         return self._mux.catalogue
 
-    def session_state(self, key: talk.SessionKey) -> SessionState:
+    def session_state(self, key: SessionKey) -> SessionState:
         """Return the slow state of a session, to move it to another instance."""
         return self._mux.state(key)
 
@@ -157,13 +160,13 @@ class ManagedServer:
         if state is not None:
             session.remember(self._mux.state(session.key))
 
-    def detach(self, key: talk.SessionKey) -> None:
+    def detach(self, key: SessionKey) -> None:
         """A host is gone."""
         session = self._sessions.pop(key, None)
         if session is None:
             return
         self._congestion.leave(session)
-        self.traffic.left(key)
+        self.traffic.left(key, self._mux.calls_of(key))
         self._used = self._loop.time()
         self._apply(self._mux.detach(key))
         self._check_congestion()
@@ -183,11 +186,11 @@ class ManagedServer:
             self._apply(self._mux.assume(shown))
         self.demand()
 
-    def fail_session(self, key: talk.SessionKey, text: str, reason: str) -> None:
+    def fail_session(self, key: SessionKey, text: str, reason: str) -> None:
         """Answer everything a host waits for with an error, before it is moved to another instance."""
         self._apply(self._mux.fail_session(key, text, {"reason": reason}))
 
-    def from_session(self, key: talk.SessionKey, lines: list[bytes | Oversized]) -> None:
+    def from_session(self, key: SessionKey, lines: list[bytes | Oversized]) -> None:
         """A host sent lines."""
         self._used = self._loop.time()
         if self._congestion.waiting or (self._conduit is not None and self._conduit.queued):
@@ -197,7 +200,7 @@ class ManagedServer:
                 return
             if self._messages.watched:
                 self.traffic.line(key, line, "from-host")
-            self.traffic.heard = line
+            self.traffic.heard = b"" if isinstance(line, Oversized) else line
             try:
                 self._apply(self._mux.from_session(key, line))
             except Exception:  # noqa: BLE001 - a fault of ours with one message must leave nobody waiting for ever
@@ -396,19 +399,17 @@ class ManagedServer:
     # Commands of the multiplexer
 
     def _apply(self, commands: list[talk.Command]) -> None:
-        # What is told of a message comes after the message: who waits for it does not wait for that.
-        asked: list[talk.Opened] = []
         for command in commands:
             # Every call comes through here, and a pattern that binds names takes almost twice as long.
             match command:
                 case talk.ToSession():
-                    if command.closes:
+                    closes = command.closes
+                    if closes:
                         self._used = self._loop.time()
                     if (session := self._sessions.get(command.session)) is not None:
-                        session.send(command.data, command.weight, command.closes)
-                    if asked:
-                        self.traffic.opened(asked, self._used)
-                    self.traffic.answered(command, self._used)
+                        session.send(command.data, command.weight, closes)
+                    if closes:
+                        self.traffic.answered(closes, command.data, self._used)
                     if self._messages.watched:
                         self.traffic.line(command.session, command.data, "to-host")
                 case talk.ToServer():
@@ -416,22 +417,19 @@ class ManagedServer:
                         self._conduit.write(command.data)
                         if self._messages.watched:
                             self.traffic.line(0, command.data, "to-server")
-                case talk.Opened():
+                case Call():
                     if (session := self._sessions.get(command.session)) is not None:
                         session.opened(command.identity)
-                    asked.append(command)
+                    self.traffic.opened(command, self._used)
                 case _:
-                    self.traffic.opened(asked, self._used)
                     self._apply_rare(command)
-        if asked:
-            self.traffic.opened(asked, self._used)
 
     def _apply_rare(self, command: talk.Command) -> None:
         match command:
-            case talk.Dropped(key, identity, _):
-                if (session := self._sessions.get(key)) is not None:
-                    session.dropped(identity)
-                self.traffic.dropped(command)
+            case talk.Dropped(call, overdue):
+                if (session := self._sessions.get(call.session)) is not None:
+                    session.dropped(call.identity)
+                self.traffic.dropped(call, overdue=overdue)
             case talk.Remember(key):
                 if (session := self._sessions.get(key)) is not None:
                     session.remember(self._mux.state(key))
@@ -481,7 +479,7 @@ class ManagedServer:
 
     # Congestion and idleness
 
-    def _check_congestion(self, speaker: talk.SessionKey | None = None) -> None:
+    def _check_congestion(self, speaker: SessionKey | None = None) -> None:
         """Look what waits for the child, and hold back whose words they are; what is new is from ``speaker``."""
         waiting = self._mux.held_bytes + (0 if self._conduit is None else self._conduit.queued)
         self._congestion.settle(waiting, speaker)

@@ -19,7 +19,8 @@ from supervisord_mcp.journal import Journal, Recovered
 from supervisord_mcp.pipes import ChunkReader, QueueWriter, close_quietly, make_nonblocking
 from supervisord_mcp.protocol import hello, jsonrpc
 from supervisord_mcp.protocol.attachment import State
-from supervisord_mcp.protocol.commands import SessionKey, Weight
+from supervisord_mcp.protocol.calls import Call, SessionKey
+from supervisord_mcp.protocol.commands import Weight
 from supervisord_mcp.protocol.framing import LineSplitter, Oversized
 from supervisord_mcp.protocol.profiles import Root
 from supervisord_mcp.protocol.resumption import Resumption
@@ -56,7 +57,7 @@ class SessionLink(Protocol):
     def principal(self) -> str:
         """Whose session it is, as far as an answer may depend on that (protocol.md 6.5 step 4)."""
 
-    def send(self, data: bytes, weight: Weight, closes: tuple[bytes, ...]) -> None:
+    def send(self, data: bytes, weight: Weight, closes: tuple[Call, ...]) -> None:
         """Write a line to the host."""
 
     def opened(self, identity: bytes) -> None:
@@ -161,7 +162,7 @@ class Session:
         text = "the smcp daemon was restarted while this request was open; it is not sent again"
         for identity in resumption.lost:
             line = jsonrpc.error_line(identity, jsonrpc.INTERNAL_ERROR, text, {"reason": "daemon_restarted"})
-            self.send(line, Weight.MUST, (identity,))
+            self.send(line, Weight.MUST, (Call(self.key, identity),))
         if self._ended is not None:
             return []
         if recovered.skipping:
@@ -182,7 +183,7 @@ class Session:
 
     # What an instance may ask for (SessionLink)
 
-    def send(self, data: bytes, weight: Weight, closes: tuple[bytes, ...]) -> None:
+    def send(self, data: bytes, weight: Weight, closes: tuple[Call, ...]) -> None:
         """Write a line to the host; a host that does not read loses what it can do without, then its session."""
         if self._ended is not None:
             return
@@ -204,8 +205,8 @@ class Session:
             return
         if not atomic:
             self._journal.mid_output = False
-        for identity in closes:
-            self._journal.done(identity)
+        for call in closes:
+            self._journal.done(call.identity)
 
     def _overdue(self, waiting: int) -> bool:
         """Whether a host with a full buffer does not read, or so slowly that it comes to the same.
@@ -215,13 +216,13 @@ class Session:
         idle = self._loop.time() - self._writer.progressed
         return idle > HOST_PATIENCE or waiting > self._limits.client_buffer + self._limits.max_message
 
-    def _wait_for_host(self, waiting: int, closes: tuple[bytes, ...]) -> None:
+    def _wait_for_host(self, waiting: int, closes: tuple[Call, ...]) -> None:
         """Note what is answered once the host has read on; ``waiting`` is what was queued before."""
         # Not answered before it is written: a daemon that dies now must know that the host still waits.
         self._journal.mid_output = True
         queued = self._writer.queued
         self._pushed = (self._pushed if waiting else 0) + queued - waiting
-        self._unwritten += [(self._pushed, identity) for identity in closes]
+        self._unwritten += [(self._pushed, call.identity) for call in closes]
         while self._unwritten and self._unwritten[0][0] <= self._pushed - queued:
             self._journal.done(self._unwritten.popleft()[1])
 

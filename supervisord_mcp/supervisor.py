@@ -20,8 +20,8 @@ from supervisord_mcp.logs import ServerLog, TaggedLog
 from supervisord_mcp.observer import Event
 from supervisord_mcp.policy import reload
 from supervisord_mcp.policy.sharing import InstanceKey, instance_key
+from supervisord_mcp.protocol.calls import SessionKey
 from supervisord_mcp.protocol.catalogue import Catalogue
-from supervisord_mcp.protocol.commands import SessionKey
 from supervisord_mcp.protocol.control import ServerEntry, ServerStatus
 from supervisord_mcp.protocol.eras import probe
 from supervisord_mcp.protocol.eras.probe import Terms

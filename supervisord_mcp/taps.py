@@ -106,7 +106,7 @@ class TapDesk:
             if instance.key.server == tap.name:
                 for call in instance.traffic.waiting:
                     asked = Asked(call.method, jsonrpc.string_of(call.tool) or "", call.began)
-                    matcher.expect(call.instance, call.session, call.identity, asked)
+                    matcher.expect(str(instance.key), call.session, call.identity, asked)
         channel, tell = self._observers.messages[tap.name], partial(_tell, send, matcher, tap)
         await follow(self._observers, channel, tell, f"the tap of {tap.name}", "Look at less of it: --method, --host.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -11,9 +11,9 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from supervisord_mcp.credentials.masking import masker
-from supervisord_mcp.observer import NAMELESS, Call, Caller, Message, Observers, Outcome
+from supervisord_mcp.observer import Message, Observers
 from supervisord_mcp.policy.sharing import InstanceKey
-from supervisord_mcp.protocol.commands import Dropped, Opened, SessionKey, ToSession
+from supervisord_mcp.protocol.calls import NAMELESS, Call, Caller, Outcome, SessionKey
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.tapping import Direction
 
@@ -50,20 +50,11 @@ _arrays = msgspec.json.Decoder(list[Raw])
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What traffic needs to know: how the host of a session names itself, and how something is done later."""
+    """What traffic needs to know: how the host of a session names itself, what waits, how something is done later."""
 
     host: Callable[[SessionKey], str]
+    calls: Callable[[], Iterable[Call]]
     later: Callable[[float, Callable[[], None]], object]
-
-
-class _Speaker:
-    """A session of this instance, and its calls that are not over."""
-
-    __slots__ = ("caller", "open")
-
-    def __init__(self, caller: Caller) -> None:
-        self.caller = caller
-        self.open: dict[bytes, Call] = {}
 
 
 class Traffic:
@@ -79,120 +70,103 @@ class Traffic:
         self._calls = observers.calls
         self._messages = observers.messages[key.server]
         self._around = around
-        self._speakers: dict[SessionKey, _Speaker] = {}
+        self._callers: dict[SessionKey, Caller] = {}
         # What is over and not told yet.
         self._news: list[Call] = []
         self._due = False
         self._observers = observers
         #: The line of a host that is handled just now.
-        self.heard: bytes | Oversized = b""
+        self.heard = b""
 
     @property
     def open(self) -> Iterator[Call]:
         """The calls that are not over yet, as if they were over now."""
         now = _monotonic()
         for call in self.waiting:
-            yield replace(call, ended=now, outcome=Outcome.CANCELLED)
+            yield replace(call, ended=now, outcome=Outcome.CANCELLED, caller=self._caller(call.session))
 
     @property
     def waiting(self) -> Iterator[Call]:
-        """The calls that are not answered yet; how they ended is nothing."""
-        yield from [call for speaker in self._speakers.values() for call in speaker.open.values()]
+        """The calls that are not answered yet; whose they are and how they ended is not known of them."""
+        return (call for call in self._around.calls() if call.method)
 
     def line(self, session: SessionKey, line: bytes | Oversized, direction: Direction) -> None:
         """A line is on its way; to be called only if somebody watches messages.
 
         One that is too long to be passed on has only its beginning.
         """
-        speaker = self._speakers.get(session)
-        known = NAMELESS if speaker is None else speaker.caller.host
+        caller = self._callers.get(session)
+        known = NAMELESS if caller is None else caller.host
         host = known if known is not NAMELESS else self._name(session) if session else ""
         self._messages.tell(passing(self._server, self._instance, (session, host), line, direction))
 
-    def opened(self, commands: list[Opened], now: float) -> None:
-        """Requests of a host wait for their answer from now on, a time of the monotonic clock; the list is emptied."""
-        if self._calls.watched:
-            line = self.heard
-            if isinstance(line, Oversized):
-                line = b""
-            for command in commands:
-                if command.method:
-                    session, identity = command.session, command.identity
-                    speaker = self._speakers.get(session)
-                    if speaker is None or speaker.caller.host is NAMELESS:
-                        speaker = self._speaker(session)
-                    # Made now and filled in later: a call is never copied on its way to those who are told.
-                    call = Call(speaker.caller, command.method, command.tool, identity, now, len(line))
-                    if self._observers.keep_requests:
-                        call.request = line
-                    speaker.open[identity] = call
-        commands.clear()
+    def opened(self, call: Call, now: float) -> None:
+        """A request of a host waits for its answer from now on, a time of the monotonic clock."""
+        call.began = now
+        call.asked = len(self.heard)
+        if self._observers.keep_requests:
+            call.request = self.heard
 
-    def answered(self, command: ToSession, now: float) -> None:
-        """Requests of a host are answered."""
-        closes = command.closes
-        if not closes or (speaker := self._speakers.get(command.session)) is None:
+    def answered(self, calls: Sequence[Call], data: bytes, now: float) -> None:
+        """Requests of a host are answered by one line."""
+        if not self._calls.watched:
             return
-        data = command.data
         # Many servers always say at the end that nothing failed; what is said last counts in JSON.
-        failed = () if data.endswith(_FINE) else _failed(data, closes)
-        for identity in closes:
-            call = speaker.open.pop(identity, None)
-            if call is not None:
+        failed = () if data.endswith(_FINE) else _failed(data, calls)
+        for call in calls:
+            # Neither a greeting nor what was refused at once is a call.
+            if call.method and call.began:
                 call.ended = now
                 call.told = len(data)
-                if identity in failed:
+                if failed and call.identity in failed:
                     call.outcome = Outcome.ERROR
-                news = self._news
-                news.append(call)
-                if not self._due:
-                    self._tell_soon()
-                elif len(news) >= MANY:
-                    self.tell()
+                self._news.append(call)
+        if not self._due or len(self._news) >= MANY:
+            self._tell_in_time()
 
-    def dropped(self, command: Dropped) -> None:
-        """A host gave up a request."""
-        speaker = self._speakers.get(command.session)
-        call = None if speaker is None else speaker.open.pop(command.identity, None)
-        if call is not None:
-            self._given_up(call, Outcome.TIMEOUT if command.overdue else Outcome.CANCELLED)
+    def dropped(self, call: Call, *, overdue: bool) -> None:
+        """A host gave up a request, perhaps because it waited for too long."""
+        if self._calls.watched and call.method:
+            call.ended, call.outcome = _monotonic(), Outcome.TIMEOUT if overdue else Outcome.CANCELLED
+            self._news.append(call)
+            self._tell_in_time()
 
-    def left(self, session: SessionKey) -> None:
+    def left(self, session: SessionKey, calls: Iterable[Call]) -> None:
         """A host is gone, and with it what it waited for."""
-        speaker = self._speakers.pop(session, None)
-        if speaker is not None:
-            for call in speaker.open.values():
-                self._given_up(call, Outcome.CANCELLED)
+        for call in calls:
+            self.dropped(call, overdue=False)
         self.heard = b""
         self.tell()
+        self._callers.pop(session, None)
 
     def tell(self) -> None:
         """Tell of the calls that are over."""
+        if not self._news:
+            return
         news, self._news = self._news, []
-        if news:
-            self._calls.tell_all(news)
+        callers = self._callers
+        for call in news:
+            caller = callers.get(call.session)
+            call.caller = self._caller(call.session) if caller is None or caller.host is NAMELESS else caller
+        self._calls.tell_all(news)
 
-    def _given_up(self, call: Call, outcome: Outcome) -> None:
-        call.ended, call.outcome = _monotonic(), outcome
-        self._news.append(call)
-        if not self._due:
-            self._tell_soon()
-
-    def _tell_soon(self) -> None:
-        self._due = True
-        self._around.later(_SOON, self._tell_now)
+    def _tell_in_time(self) -> None:
+        if len(self._news) >= MANY:
+            self.tell()
+        elif self._news and not self._due:
+            self._due = True
+            self._around.later(_SOON, self._tell_now)
 
     def _tell_now(self) -> None:
         self._due = False
         self.tell()
 
-    def _speaker(self, session: SessionKey) -> _Speaker:
-        """Return a session, with the name that its host has by now."""
-        speaker = self._speakers.get(session)
-        if speaker is None:
-            speaker = self._speakers[session] = _Speaker(Caller(self._server, self._instance, session))
-        speaker.caller.host = self._name(session)
-        return speaker
+    def _caller(self, session: SessionKey) -> Caller:
+        """Return who calls, with the name that its host has by now."""
+        caller = self._callers.get(session)
+        if caller is None or caller.host is NAMELESS:
+            caller = self._callers[session] = Caller(self._server, self._instance, self._name(session))
+        return caller
 
     def _name(self, session: SessionKey) -> str:
         return name_shown(self._around.host(session)) or NAMELESS
@@ -213,18 +187,18 @@ def passing(
     return Message(server, instance, *who, direction, text, size)
 
 
-def _failed(line: bytes, closes: tuple[bytes, ...]) -> Collection[bytes]:
+def _failed(line: bytes, calls: Sequence[Call]) -> Collection[bytes]:
     """Return which of the calls that a line answers, by their ids, got an error or the result of a tool that failed."""
-    several = line.startswith(b"[")
+    several, every = line.startswith(b"["), [call.identity for call in calls]
     if several or len(line) <= _WHOLE:
         if b'rror"' not in line:
             return ()
     else:
-        return closes if b'"isError":true' in line[-_END:] or b'"isError":true' in line[:_END] else ()
+        return every if b'"isError":true' in line[-_END:] or b'"isError":true' in line[:_END] else ()
     try:
         if several:
             return {bytes(answer.id) for answer in map(_answer, _arrays.decode(line)) if answer.failed}
-        return closes if _answer(line).failed else ()
+        return every if _answer(line).failed else ()
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return ()  # no JSON that anybody can read
 

@@ -21,9 +21,10 @@ from supervisord_mcp.metrics.counts import Counts, Tally, beyond
 from supervisord_mcp.metrics.ledger import Ledger
 from supervisord_mcp.metrics.pace import FRESH
 from supervisord_mcp.metrics.sampler import Sampler, Target
-from supervisord_mcp.observer import Call, Event, Observers
+from supervisord_mcp.observer import Event, Observers
 from supervisord_mcp.policy.breach import Bounds
 from supervisord_mcp.protocol import control
+from supervisord_mcp.protocol.calls import Call
 from supervisord_mcp.protocol.usage import Saved, ServerUsage, UsageResult
 from supervisord_mcp.runtimes.accounting import TreeMeter
 from supervisord_mcp.runtimes.limits import amount_text

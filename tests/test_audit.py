@@ -20,7 +20,8 @@ from supervisord_mcp import rotated
 from supervisord_mcp.audit import DEEPEST, LONGEST, LONGEST_NAME, Audit, _Batch, arguments_of, line_of
 from supervisord_mcp.config.daemon import Audit as Settings
 from supervisord_mcp.credentials.masking import masker
-from supervisord_mcp.observer import Call, Caller, Event, Observers
+from supervisord_mcp.observer import Event, Observers
+from supervisord_mcp.protocol.calls import Call, Caller
 from tests.kit.bounded import bounded
 from tests.kit.estate import estate
 
@@ -35,8 +36,9 @@ def request(arguments: str = '{"path": "/a"}', identity: str = "7") -> bytes:
 
 def call(line: bytes = b"", *, method: str = "tools/call", session: int = 3, identity: bytes = b"7") -> Call:
     now = time.monotonic()
-    caller = Caller("s", "s-1", session, "editor")
-    return Call(caller, method, b'"read"', identity, now - 0.25, len(line), line, now, 9)
+    one = Call(session, identity, method, b'"read"', asked=len(line), request=line, told=9)
+    one.began, one.ended, one.caller = now - 0.25, now, Caller("s", "s-1", "editor")
+    return one
 
 
 class World:
@@ -91,7 +93,7 @@ def test_a_record_says_who_what_how_and_how_long(masked: bool) -> None:
 def test_a_record_has_no_secret_in_it() -> None:
     masker.learn(SECRET, "vault:mine")
     one = call(request(json.dumps({"token": SECRET, "more": [SECRET * 2]})))
-    one.caller.host, one.tool = f"editor {SECRET}", json.dumps(f"read {SECRET}").encode()
+    one.caller, one.tool = Caller("s", "s-1", f"editor {SECRET}"), json.dumps(f"read {SECRET}").encode()
     line = line_of(one, 77, 0.0, masked=True)
     assert SECRET.encode() not in line
     record = json.loads(line)

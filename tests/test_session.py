@@ -20,6 +20,7 @@ from supervisord_mcp.facts import Facts
 from supervisord_mcp.journal import Journal, Recovered, leftovers
 from supervisord_mcp.pipes import close_quietly
 from supervisord_mcp.protocol.attachment import State
+from supervisord_mcp.protocol.calls import Call
 from supervisord_mcp.protocol.commands import Weight
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.protocol.resumption import resume
@@ -97,7 +98,7 @@ class Host:
         return self.shim.recv(4096)
 
     def send(self, data: bytes, weight: Weight = Weight.MUST, *closes: bytes) -> None:
-        self.session.send(data, weight, closes)
+        self.session.send(data, weight, tuple(Call(self.session.key, identity) for identity in closes))
 
     def fill(self, size: int, weight: Weight = Weight.MUST, *closes: bytes) -> None:
         """Send one line of so many bytes."""

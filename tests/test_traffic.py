@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from supervisord_mcp.observer import NAMELESS, Call, Message, Observers, Outcome
+from supervisord_mcp.observer import Message, Observers
 from supervisord_mcp.policy.sharing import InstanceKey
-from supervisord_mcp.protocol.commands import Dropped, Opened, ToSession
+from supervisord_mcp.protocol.calls import NAMELESS, Call, Outcome
 from supervisord_mcp.protocol.framing import Oversized
 from supervisord_mcp.traffic import MANY, Around, Traffic
 
@@ -29,7 +29,8 @@ class World:
         if watched:
             self.observers.calls.add(self.told.append)
         self.later: list[Callable[[], None]] = []
-        around = Around(self.name, lambda seconds, call: self.later.append(call))
+        self.waiting: list[Call] = []
+        around = Around(self.name, lambda: self.waiting, lambda seconds, call: self.later.append(call))
         self.traffic = Traffic(KEY, self.observers, around)
 
     @property
@@ -43,18 +44,27 @@ class World:
         self.asked += 1
         return self.names.get(session, "")
 
-    def open(self, session: int = 1, identity: bytes = b"1", method: str = "tools/call", tool: bytes = b'"t"') -> None:
+    def open(self, session: int = 1, identity: bytes = b"1", method: str = "tools/call", tool: bytes = b'"t"') -> Call:
+        call = Call(session, identity, method, tool)
         self.traffic.heard = b"x" * 40
-        self.traffic.opened([Opened(session, identity, method, tool)], time.monotonic())
+        self.traffic.opened(call, time.monotonic())
+        self.waiting.append(call)
+        return call
+
+    def answer(self, *calls: Call, line: bytes = OK) -> None:
+        for call in calls:
+            self.waiting.remove(call)
+        self.traffic.answered(calls, line, time.monotonic())
 
 
 def test_a_call_is_told_when_it_is_answered() -> None:
     world = World()
-    world.open()
+    one = world.open()
     assert world.calls == []
     [pending] = world.traffic.open
     assert (pending.host, pending.tool) == ("editor", b'"t"')
-    world.traffic.answered(ToSession(1, OK, closes=(b"1",)), time.monotonic())
+    assert pending is not one, "it is not over yet"
+    world.answer(one)
     [call] = world.calls
     assert (call.server, call.instance, call.session, call.host) == ("s", str(KEY), 1, "editor")
     assert (call.method, call.tool, call.asked, call.told) == ("tools/call", b'"t"', 40, len(OK))
@@ -86,8 +96,7 @@ def test_a_call_is_told_when_it_is_answered() -> None:
 )
 def test_an_answer_may_be_a_failure(line: bytes, failed: bool) -> None:
     world = World()
-    world.open()
-    world.traffic.answered(ToSession(1, line, closes=(b"1",)), time.monotonic())
+    world.answer(world.open(), line=line)
     assert world.calls[0].outcome is (Outcome.ERROR if failed else Outcome.OK)
 
 
@@ -100,73 +109,68 @@ def test_an_array_answers_several_each_for_itself() -> None:
         b"3": (b'{"jsonrpc":"2.0","id":3,"result":{"content":["%b"],"isError":true}}' % (b"x" * 70_000), Outcome.ERROR),
         b"4": (b'{"jsonrpc":"2.0","id":4,"result":{"content":[]}}', Outcome.OK),
     }
-    for identity in answers:
-        world.open(identity=identity)
+    calls = [world.open(identity=identity) for identity in answers]
     line = b"[" + b",".join(text for text, _ in answers.values()) + b"]\n"
-    world.traffic.answered(ToSession(1, line, closes=(*answers, b"5")), time.monotonic())
+    # The last one was refused at once, so it never waited.
+    world.traffic.answered((*calls, Call(1, b"5", "tools/call")), line, time.monotonic())
     assert {call.identity: call.outcome for call in world.calls} == {key: end for key, (_, end) in answers.items()}
 
 
 def test_a_host_may_give_up() -> None:
     world = World()
-    for identity in (b"1", b"2"):
-        world.open(identity=identity)
-    world.traffic.dropped(Dropped(1, b"1"))
-    world.traffic.dropped(Dropped(1, b"2", overdue=True))
-    world.traffic.dropped(Dropped(1, b"3"))
+    world.traffic.dropped(world.open(identity=b"1"), overdue=False)
+    world.traffic.dropped(world.open(identity=b"2"), overdue=True)
+    world.traffic.dropped(world.open(identity=b"3", method=""), overdue=False)
     assert [call.outcome for call in world.calls] == [Outcome.CANCELLED, Outcome.TIMEOUT]
 
 
 def test_a_host_that_leaves_gives_up_everything() -> None:
     world = World()
-    world.open(1, b"1")
-    world.open(1, b"2")
-    world.open(2, b"1")
-    world.traffic.left(1)
-    assert [(call.session, call.outcome) for call in world.calls] == [(1, Outcome.CANCELLED)] * 2
-    assert [call.session for call in world.traffic.open] == [2]
+    calls = [world.open(1, b"1"), world.open(1, b"2"), world.open(1, b"3", method="")]
+    world.traffic.left(1, calls)
+    told = [(call.host, call.identity, call.outcome) for call in world.calls]
+    assert told == [("editor", b"1", Outcome.CANCELLED), ("editor", b"2", Outcome.CANCELLED)]
 
 
 def test_a_host_is_asked_for_its_name_until_it_says_it() -> None:
     world = World()
     for _ in range(2):
-        world.open(2)
-        world.traffic.answered(ToSession(2, OK, closes=(b"1",)), time.monotonic())
+        world.answer(world.open(2))
+        world.traffic.tell()
         assert world.calls[-1].host == NAMELESS
     world.names[2] = "late\x1b[31m" + "x" * 100
     for _ in range(3):
-        world.open(2)
-        world.traffic.answered(ToSession(2, OK, closes=(b"1",)), time.monotonic())
+        world.answer(world.open(2))
+        world.traffic.tell()
     assert {call.host for call in world.calls[2:]} == {("late\ufffd[31m" + "x" * 100)[:64]}
     assert world.asked == 3
 
 
 def test_a_listen_is_no_call() -> None:
     world = World()
-    world.traffic.opened([Opened(1, b"1")], 1.0)
+    one = world.open(method="")
     assert list(world.traffic.open) == []
+    world.answer(one)
+    assert world.calls == []
 
 
 def test_nothing_is_kept_for_nobody() -> None:
     world = World(watched=False)
-    world.open()
-    world.traffic.answered(ToSession(1, OK, closes=(b"1",)), time.monotonic())
-    world.traffic.left(1)
-    assert list(world.traffic.open) == []
+    world.answer(world.open())
+    world.traffic.dropped(world.open(), overdue=True)
+    world.traffic.left(1, [world.open()])
+    assert world.later == []
     assert world.asked == 0
 
 
 def test_calls_are_told_together() -> None:
     world = World()
     for number in range(MANY - 2):
-        identity = b"%d" % number
-        world.open(identity=identity)
-        world.traffic.answered(ToSession(1, OK, closes=(identity,)), time.monotonic())
+        world.answer(world.open(identity=b"%d" % number))
     assert len(world.later) == 1
     assert world.told == []
     assert len(world.calls) == MANY - 2
-    world.open()
-    world.traffic.dropped(Dropped(1, b"1"))
+    world.traffic.dropped(world.open(), overdue=False)
     assert len(world.later) == 1
     world.traffic.tell()
     assert len(world.told) == MANY - 1
@@ -175,11 +179,9 @@ def test_calls_are_told_together() -> None:
 def test_many_calls_are_told_at_once() -> None:
     world = World()
     for number in range(MANY - 1):
-        world.open(identity=b"%d" % number)
-        world.traffic.answered(ToSession(1, OK, closes=(b"%d" % number,)), time.monotonic())
+        world.answer(world.open(identity=b"%d" % number))
     assert len(world.later) == 1
-    world.open(identity=b"x")
-    world.traffic.answered(ToSession(1, OK, closes=(b"x",)), time.monotonic())
+    world.answer(world.open(identity=b"x"))
     assert len(world.told) == MANY
     assert len(world.calls) == MANY, "and none is told twice"
 

@@ -12,8 +12,9 @@ import msgspec
 
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.metrics import latency
-from supervisord_mcp.observer import Call, Caller, Event, Outcome
+from supervisord_mcp.observer import Event
 from supervisord_mcp.protocol import jsonrpc
+from supervisord_mcp.protocol.calls import Call, Caller, Outcome
 
 #: What is counted of each server at most, each with a cell for those that it met.
 MOST_HOSTS = 16
@@ -112,13 +113,8 @@ class Counts:
 
     def calls(self, calls: Sequence[Call]) -> None:
         """Count calls that are over, at least one."""
-        # Most follow one of their kind, and what is the same for all of those is done once.
-        first, (caller, method, tool) = 0, _kind(calls[0])
-        for place, call in enumerate(calls):
-            if call.caller is not caller or call.tool != tool or call.method != method:
-                self._count(calls[first:place])
-                first, (caller, method, tool) = place, _kind(call)
-        self._count(calls[first:])
+        for kind in _by_kind(calls):
+            self._count(kind)
         self.changed = self.called = True
 
     def _count(self, calls: Sequence[Call]) -> None:
@@ -212,8 +208,23 @@ def beyond(now: Tally, before: Tally | None) -> Tally:
     return msgspec.structs.replace(now, **counted, breaches=breaches, cells=cells)
 
 
-def _kind(call: Call) -> tuple[Caller, str, bytes]:
-    return call.caller, call.method, call.tool
+def _by_kind(calls: Sequence[Call]) -> Iterable[Sequence[Call]]:
+    """Part calls by what is counted apart, because what is the same for many is then done once."""
+    caller, method, tool = calls[0].caller, calls[0].method, calls[0].tool
+    for call in calls:
+        # Mostly they are all of one kind, and of hosts that have the same name.
+        if call.tool != tool or call.method != method or (call.caller is not caller and _differ(call.caller, caller)):
+            break
+    else:
+        return (calls,)
+    kinds: dict[tuple[str, str, str, bytes], list[Call]] = {}
+    for call in calls:
+        kinds.setdefault((call.server, call.host, call.method, call.tool), []).append(call)
+    return kinds.values()
+
+
+def _differ(one: Caller, other: Caller) -> bool:
+    return one.host != other.host or one.server != other.server
 
 
 def _cell_beyond(now: Cell, before: Cell | None) -> Cell:

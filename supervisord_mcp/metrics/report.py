@@ -13,8 +13,8 @@ from supervisord_mcp.metrics import latency
 from supervisord_mcp.metrics.counts import Cell, Tally
 from supervisord_mcp.metrics.ring import Point
 from supervisord_mcp.metrics.sampler import Sample
-from supervisord_mcp.observer import Call
 from supervisord_mcp.protocol import jsonrpc
+from supervisord_mcp.protocol.calls import Call
 from supervisord_mcp.protocol.control import InstanceStatus, ServerStatus
 from supervisord_mcp.protocol.usage import (
     CallUsage,

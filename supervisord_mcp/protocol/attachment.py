@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from supervisord_mcp.protocol import jsonrpc
-from supervisord_mcp.protocol.commands import SessionKey, ToSession, Weight
+from supervisord_mcp.protocol.calls import Call, SessionKey
+from supervisord_mcp.protocol.commands import ToSession, Weight
 from supervisord_mcp.protocol.lists import KnownLists
 from supervisord_mcp.protocol.mcp import Era
 
@@ -57,7 +58,7 @@ class Batch:
     """An array of messages from a 2025-03-26 host: its answers are collected into one array (protocol.md 6.6)."""
 
     waiting: set[bytes] = field(default_factory=set)
-    answered: list[bytes] = field(default_factory=list)
+    answered: list[Call] = field(default_factory=list)
     answers: list[bytes] = field(default_factory=list)
     closed: bool = False
 
@@ -68,7 +69,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Attachment:
-    """One host at one instance. ``open`` maps its unanswered ids to upstream ids (None: not sent upstream yet).
+    """One host at one instance. ``open`` are its requests that have no answer yet, by their ids.
 
     ``era`` is that of its first message which is not ``server/discover``, None until then (protocol.md 6.9). ``asking``
     is the id of its `initialize`. ``principal`` is who it is (protocol.md 6.5 step 4, 6.7): the user of a local host.
@@ -82,7 +83,7 @@ class Attachment:
     client: dict[str, Any] = field(default_factory=dict)
     level: str | None = None
     asked: int = 0
-    open: dict[bytes, int | None] = field(default_factory=dict)
+    open: dict[bytes, Call] = field(default_factory=dict)
     batches: dict[bytes, Batch] = field(default_factory=dict)
     era: Era | None = None
     lists: KnownLists = field(default_factory=KnownLists)
@@ -158,17 +159,33 @@ class Attachment:
 
     # Answers
 
+    @property
+    def calls(self) -> list[Call]:
+        """The requests that nothing was sent back for yet: also those that are answered, in a batch that is not."""
+        batches = {id(batch): batch for batch in self.batches.values()}
+        return [*self.open.values(), *(call for batch in batches.values() for call in batch.answered)]
+
     def uses(self, identity: bytes | None) -> bool:
         """Whether a request of that id has no answer yet; one that waits for the others of its batch has none."""
         return identity in self.open or identity in self.batches
 
+    def opens(self, call: Call) -> list[Call]:
+        """A request waits for its answer, perhaps at the child by now; return it if it did not wait before."""
+        known = self.open.setdefault(call.identity, call)
+        if known is call:
+            return [call]
+        known.upstream = call.upstream
+        return []
+
     def answer(self, identity: bytes, line: bytes) -> list[ToSession]:
         """Answer one of the host's requests; inside a batch the answer waits for the others."""
-        self.open.pop(identity, None)
+        call = self.open.pop(identity, None)
+        if call is None:  # it was answered at once
+            call = Call(self.key, identity)
         if not self.batches or (batch := self.batches.get(identity)) is None:
-            return [ToSession(self.key, line, closes=(identity,))]
+            return [ToSession(self.key, line, closes=(call,))]
         batch.waiting.discard(identity)
-        batch.answered.append(identity)
+        batch.answered.append(call)
         batch.answers.append(line)
         return self.finish(batch)
 
@@ -185,8 +202,8 @@ class Attachment:
         """Send the array once every answer is there; a batch without requests gets no answer."""
         if not batch.closed or batch.waiting or not batch.answers:
             return []
-        for identity in batch.answered:
-            del self.batches[identity]
+        for call in batch.answered:
+            del self.batches[call.identity]
         return [ToSession(self.key, batch.line(), closes=tuple(batch.answered))]
 
     # Lists

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from supervisord_mcp.protocol import jsonrpc, mcp, traces
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import SessionKey
+from supervisord_mcp.protocol.calls import SessionKey
 from supervisord_mcp.protocol.jsonrpc import Members
 from supervisord_mcp.protocol.pending import Pending
 from supervisord_mcp.protocol.tasks import Tasks

@@ -18,8 +18,9 @@ from msgspec import Raw
 from supervisord_mcp.protocol import asking, jsonrpc
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.attribution import Addressee, Attribution, asks_back
+from supervisord_mcp.protocol.calls import SessionKey
 from supervisord_mcp.protocol.catalogue import items_of
-from supervisord_mcp.protocol.commands import Command, Note, SessionKey, ToServer, ToSession
+from supervisord_mcp.protocol.commands import Command, Note, ToServer, ToSession
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 from supervisord_mcp.protocol.pending import Pending
 from supervisord_mcp.protocol.profiles import Profile

@@ -1,6 +1,7 @@
 """What the multiplexer wants done: the commands it returns, carried out by the server that owns it.
 
 The three that every call needs are structs of msgspec: a frozen dataclass takes eight times as long to make.
+One of them is the `Call` itself.
 """
 
 from __future__ import annotations
@@ -10,12 +11,10 @@ from enum import Enum
 
 import msgspec
 
+from supervisord_mcp.protocol.calls import Call, SessionKey
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.eras.probe import Verdict
 from supervisord_mcp.protocol.profiles import Root
-
-#: Names a session towards the multiplexer; unique for the life of the daemon.
-SessionKey = int
 
 
 class Weight(Enum):
@@ -36,33 +35,19 @@ class ToServer(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToSession(msgspec.Struct, frozen=True, gc=False):
-    """Write a line to a host; ``closes`` are the host's request ids that this answers (several for a batch)."""
+    """Write a line to a host; ``closes`` are its requests that this answers (several for a batch)."""
 
     session: SessionKey
     data: bytes
     weight: Weight = Weight.MUST
-    closes: tuple[bytes, ...] = ()
-
-
-class Opened(msgspec.Struct, frozen=True, gc=False):
-    """A request of a host waits for an answer from now on; written down so that it survives the daemon (D11).
-
-    ``method`` is what it asks for, empty where that is no call: a greeting, or a listen. ``tool`` is the JSON text of
-    the name of the tool that it calls.
-    """
-
-    session: SessionKey
-    identity: bytes
-    method: str = ""
-    tool: bytes = b""
+    closes: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
     """A request of a host needs no answer any more: the host cancelled it, or (``overdue``) waited for too long."""
 
-    session: SessionKey
-    identity: bytes
+    call: Call
     overdue: bool = False
 
 
@@ -165,7 +150,7 @@ class LogMessage:
 Command = (
     ToServer
     | ToSession
-    | Opened
+    | Call
     | Dropped
     | Remember
     | Demand

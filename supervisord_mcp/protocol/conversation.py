@@ -12,18 +12,9 @@ from supervisord_mcp.protocol.alarms import Alarms
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.attribution import asks_back
 from supervisord_mcp.protocol.callbacks import Callbacks, Rules
+from supervisord_mcp.protocol.calls import Call, SessionKey
 from supervisord_mcp.protocol.catalogue import Catalogue
-from supervisord_mcp.protocol.commands import (
-    Command,
-    Demand,
-    Note,
-    Opened,
-    Remember,
-    SessionKey,
-    ToServer,
-    ToSession,
-    Weight,
-)
+from supervisord_mcp.protocol.commands import Command, Demand, Note, Remember, ToServer, ToSession, Weight
 from supervisord_mcp.protocol.discovery import Discovery, Ways
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 from supervisord_mcp.protocol.lists import Cursors
@@ -203,9 +194,8 @@ class Conversation:
 
     def hold(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         """Keep a request until there is a child."""
-        attachment.open[identity] = None
         self.held.add(attachment.key, message)
-        return [requests.opened(attachment.key, message, identity), Demand()]
+        return [*attachment.opens(requests.call(attachment.key, message, identity)), Demand()]
 
     def forward(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         """Send a request of a host to the child. Raise `FramingError` if it is malformed."""
@@ -248,10 +238,13 @@ class Conversation:
             self._seed = self._seed or self.entropy(8).hex()
             pending.trace = stamp(message, upstream, self._seed)
         self.pending[upstream] = pending
-        held = identity in attachment.open
-        attachment.open[identity] = upstream
         sent = ToServer(jsonrpc.encode(message.members))
-        return [sent] if held else [Opened(attachment.key, identity, message.method, tool), sent]
+        call = attachment.open.get(identity)
+        if call is not None:
+            call.upstream = upstream
+            return [sent]
+        call = attachment.open[identity] = Call(attachment.key, identity, message.method, tool, upstream)
+        return [call, sent]
 
     def _forward_list(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:
         refused = self.begin_list(attachment, message, identity)
@@ -402,8 +395,7 @@ class Conversation:
         now, ask = self.subscriptions.subscribe(attachment.key, identity, uri)
         if now:
             return [Remember(attachment.key), *self.succeed(attachment, identity)]
-        opened = [] if identity in attachment.open else [requests.opened(attachment.key, message, identity)]
-        attachment.open[identity] = None
+        opened = attachment.opens(requests.call(attachment.key, message, identity))
         return [*opened, *(self.subscribe_upstream(uri) if ask else [])]
 
     def unsubscribe(self, attachment: Attachment, message: Message, identity: bytes) -> list[Command]:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, mcp, requests, salvage
 from supervisord_mcp.protocol.attachment import Attachment, Batch, Greeting
+from supervisord_mcp.protocol.calls import Call, SessionKey
 from supervisord_mcp.protocol.catalogue import items_of
-from supervisord_mcp.protocol.commands import Command, Dropped, Note, Opened, Remember, SessionKey, ToSession
+from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, ToSession
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras.modern_host import ModernHosts
 from supervisord_mcp.protocol.framing import KEPT, Oversized
@@ -76,7 +77,7 @@ class Downstream:
     def _malformed(attachment: Attachment, identity: bytes | None, code: int, text: str) -> ToSession:
         if attachment.uses(identity):
             identity = None  # with the id of an open request this refusal would settle that one (case 2)
-        closes = () if identity is None else (identity,)
+        closes = () if identity is None else (Call(attachment.key, identity),)
         return ToSession(attachment.key, jsonrpc.error_line(identity, code, text), closes=closes)
 
     def _batch(self, attachment: Attachment, line: bytes) -> list[Command]:
@@ -97,7 +98,7 @@ class Downstream:
                 refused = self._refused(attachment, message, fault)
                 batch.answers.append(refused.data)
                 batch.answered += refused.closes
-                attachment.batches.update(dict.fromkeys(refused.closes, batch))
+                attachment.batches.update({call.identity: batch for call in refused.closes})
                 continue
             if asks is not None:
                 batch.waiting.add(asks)
@@ -107,8 +108,8 @@ class Downstream:
         if finished := attachment.finish(batch):
             return [*commands, *finished]
         # What is answered already waits for the rest, and must not be lost with the daemon meanwhile (D11).
-        noted = {command.identity for command in commands if isinstance(command, Opened)}
-        return [*commands, *(Opened(attachment.key, identity) for identity in batch.answered if identity not in noted)]
+        noted = {command.identity for command in commands if isinstance(command, Call)}
+        return [*commands, *(call for call in batch.answered if call.identity not in noted)]
 
     def _refused(self, attachment: Attachment, message: Message, fault: str | None) -> ToSession:
         identity = message.id if message.id and jsonrpc.valid_id(message.id) else None
@@ -224,9 +225,10 @@ class Downstream:
         params = message.params()
         raw = params.get("requestId")
         identity = b"" if raw is None else bytes(raw)
-        if identity not in attachment.open:
+        call = attachment.open.get(identity)
+        if call is None:
             return []
-        upstream = attachment.open[identity]
+        upstream = call.upstream
         commands: list[Command] = []
         if upstream is not None:
             if self._talk.pending[upstream].augmented:
@@ -241,5 +243,5 @@ class Downstream:
                 commands += self._talk.turns.go_on()
             self._talk.subscriptions.cancel(attachment.key, identity)
             commands += self._talk.bridge.cancel(attachment.key, identity)
-        dropped = Dropped(attachment.key, identity, requests.overdue(params))
+        dropped = Dropped(call, requests.overdue(params))
         return [*commands, dropped, *attachment.forget(identity)]

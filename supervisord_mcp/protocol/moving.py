@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 
 from supervisord_mcp.protocol.alarms import Alarms
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Command, Moved, SessionKey
+from supervisord_mcp.protocol.calls import SessionKey
+from supervisord_mcp.protocol.commands import Command, Moved
 from supervisord_mcp.protocol.jsonrpc import Message, Text
 from supervisord_mcp.protocol.profiles import Profile, Root, roots_of
 from supervisord_mcp.protocol.questions import Reply

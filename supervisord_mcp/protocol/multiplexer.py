@@ -13,8 +13,9 @@ from msgspec import Raw
 from supervisord_mcp.protocol import jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import Attachment, State
 from supervisord_mcp.protocol.callbacks import Rules
+from supervisord_mcp.protocol.calls import Call, SessionKey
 from supervisord_mcp.protocol.catalogue import Catalogue
-from supervisord_mcp.protocol.commands import Command, Demand, Parted, Remember, SessionKey
+from supervisord_mcp.protocol.commands import Command, Demand, Parted, Remember
 from supervisord_mcp.protocol.conversation import Conversation, Entropy
 from supervisord_mcp.protocol.downstream import Downstream
 from supervisord_mcp.protocol.eras.modern_child import ModernChild
@@ -104,6 +105,15 @@ class Multiplexer:
         name = None if attachment is None else attachment.client.get("name")
         return name if isinstance(name, str) else ""
 
+    def calls(self) -> list[Call]:
+        """Return the requests of hosts that nothing was sent back for yet."""
+        return [call for attachment in self._talk.sessions.values() for call in attachment.calls]
+
+    def calls_of(self, key: SessionKey) -> list[Call]:
+        """Return those of one host."""
+        attachment = self._talk.sessions.get(key)
+        return [] if attachment is None else attachment.calls
+
     def state(self, key: SessionKey) -> State:
         """Return what is worth keeping of a session over a death of the daemon."""
         return self._talk.sessions[key].state(self._talk.subscriptions.of(key), self._modern.kept(key))
@@ -171,9 +181,9 @@ class Multiplexer:
         params = {"reason": Raw(jsonrpc.text_of(reason))}
         return [
             command
-            for upstream in attachment.open.values()
-            if upstream is not None
-            for command in self._talk.cancel_upstream(upstream, params)
+            for call in attachment.open.values()
+            if call.upstream is not None
+            for command in self._talk.cancel_upstream(call.upstream, params)
         ]
 
     def assume(self, shown: Catalogue) -> list[Command]:

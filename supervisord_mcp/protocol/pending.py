@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from supervisord_mcp.protocol.commands import Command, SessionKey
+from supervisord_mcp.protocol.calls import SessionKey
+from supervisord_mcp.protocol.commands import Command
 from supervisord_mcp.protocol.jsonrpc import Message
 from supervisord_mcp.protocol.traces import Trace
 

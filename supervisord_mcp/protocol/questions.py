@@ -15,7 +15,8 @@ from msgspec import Raw
 
 from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Command, Note, Remember, SessionKey, ToServer, ToSession
+from supervisord_mcp.protocol.calls import SessionKey
+from supervisord_mcp.protocol.commands import Command, Note, Remember, ToServer, ToSession
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 
 #: Takes the answer of a host, or None when nobody will answer: the host, the call or the child is gone.

@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, mcp
-from supervisord_mcp.protocol.commands import Opened, SessionKey
+from supervisord_mcp.protocol.calls import Call, SessionKey
 from supervisord_mcp.protocol.jsonrpc import Members, Message
 
 #: Keys of the modern per-request envelope; a legacy server may answer -32600 to them (pitfall 15).
@@ -121,18 +121,23 @@ def token(params: Members) -> bytes | None:
     return bytes(text)
 
 
-def opened(session: SessionKey, message: Message, identity: bytes) -> Opened:
-    """Given a request of a host, return the command that says that it waits for an answer from now on."""
+def call(session: SessionKey, message: Message, identity: bytes) -> Call:
+    """Given a request of a host, return the call that it is."""
     if message.method in _NO_CALLS:
-        return Opened(session, identity)
+        return Call(session, identity)
     assert message.method is not None
     if message.method != "tools/call":
-        return Opened(session, identity, message.method)
+        return Call(session, identity, message.method)
     try:
         name = _params.decode(message.members.get("params", b"{}")).name
     except (msgspec.DecodeError, RecursionError):  # it is refused later
         name = UNSET
-    return Opened(session, identity, message.method, b"" if name is UNSET else bytes(name))
+    return Call(session, identity, message.method, b"" if name is UNSET else bytes(name))
+
+
+def tool(method: str, params: Members) -> bytes:
+    """Return the JSON text of the name of the tool that a request calls, empty if it calls none."""
+    return bytes(params.get("name", b"")) if method == "tools/call" else b""
 
 
 def rewrite(message: Message, upstream: int, capabilities: dict[str, Any]) -> tuple[bytes | None, bool, bytes]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from supervisord_mcp.protocol import jsonrpc
-from supervisord_mcp.protocol.commands import LogMessage, SessionKey
+from supervisord_mcp.protocol.calls import SessionKey
+from supervisord_mcp.protocol.commands import LogMessage
 from supervisord_mcp.protocol.jsonrpc import Message
 
 

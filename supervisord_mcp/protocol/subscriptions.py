@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from supervisord_mcp.protocol.commands import SessionKey
+from supervisord_mcp.protocol.calls import SessionKey
 
 
 class ListenKey(NamedTuple):

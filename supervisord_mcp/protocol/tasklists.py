@@ -40,7 +40,7 @@ class TaskLists:
         if requests.cursor(message.params()) is not None:
             text = "this cursor was never handed out; ask for the list from its beginning"
             return [*attachment.answer(identity, jsonrpc.error_line(identity, jsonrpc.INVALID_PARAMS, text))]
-        opened = [] if identity in attachment.open else [requests.opened(attachment.key, message, identity)]
+        opened = attachment.opens(requests.call(attachment.key, message, identity))
         return [*opened, *self._page(attachment, identity, (), [])]
 
     def _page(
@@ -61,5 +61,5 @@ class TaskLists:
 
         params = jsonrpc.object_text({"cursor": cursors[-1]}) if cursors else None
         commands = self._talk.ask("tasks/list", params, reply)
-        attachment.open[identity] = self._talk.last_id
+        attachment.open[identity].upstream = self._talk.last_id
         return commands

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.alarms import Alarms
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Alarm, Command, SessionKey
+from supervisord_mcp.protocol.calls import SessionKey
+from supervisord_mcp.protocol.commands import Alarm, Command
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 from supervisord_mcp.protocol.pending import Pending
 

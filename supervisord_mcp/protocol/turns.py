@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, requests
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Command, SessionKey
+from supervisord_mcp.protocol.calls import SessionKey
+from supervisord_mcp.protocol.commands import Command
 from supervisord_mcp.protocol.jsonrpc import Message
 from supervisord_mcp.protocol.pending import Held, HeldMessages
 
@@ -48,10 +49,8 @@ class Turns:
         if len(self._waiting) >= MAX_TURNS or self._waiting.size > MAX_BYTES:
             text = "too many calls wait for their turn at this server"
             return self._gate.fail(attachment, identity, jsonrpc.INTERNAL_ERROR, text)
-        known = identity in attachment.open
-        attachment.open[identity] = None
         self._waiting.add(attachment.key, message)
-        return [] if known else [requests.opened(attachment.key, message, identity)]
+        return [*attachment.opens(requests.call(attachment.key, message, identity))]
 
     def go_on(self) -> list[Command]:
         """Send the calls whose turn has come: those that waited longest, of one host."""

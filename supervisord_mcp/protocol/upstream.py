@@ -7,8 +7,9 @@ from msgspec import Raw
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, mcp, requests, salvage
 from supervisord_mcp.protocol.attachment import Attachment
+from supervisord_mcp.protocol.calls import SessionKey
 from supervisord_mcp.protocol.catalogue import items_of
-from supervisord_mcp.protocol.commands import Command, Note, Ready, SessionKey, ToServer, ToSession, Weight
+from supervisord_mcp.protocol.commands import Command, Note, Ready, ToServer, ToSession, Weight
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.framing import KEPT, Oversized
 from supervisord_mcp.protocol.jsonrpc import Members, Message

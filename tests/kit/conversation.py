@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from supervisord_mcp.protocol.attachment import State
 from supervisord_mcp.protocol.callbacks import Rules
+from supervisord_mcp.protocol.calls import Call, SessionKey
 from supervisord_mcp.protocol.catalogue import Catalogue
 from supervisord_mcp.protocol.commands import (
     Alarm,
@@ -31,9 +32,7 @@ from supervisord_mcp.protocol.commands import (
     Dropped,
     LogMessage,
     Note,
-    Opened,
     Remember,
-    SessionKey,
     ToServer,
     ToSession,
 )
@@ -297,7 +296,7 @@ class Talk:
         self._by_key: dict[SessionKey, Host] = {}
         self._last_key = 0
         self._upstream: set[Json] = set()
-        self._waiting: dict[SessionKey, list[bytes]] = {}
+        self._waiting: dict[SessionKey, dict[bytes, Call | None]] = {}  # none is known of what is restored
         self._now = 0.0
         self._alarms: list[tuple[float, int]] = []
         self._drawn = 0
@@ -322,7 +321,7 @@ class Talk:
         """A host of a principal connects and says nothing yet."""
         self._last_key += 1
         host = self._by_key[self._last_key] = Host(self, name, self._last_key)
-        self._waiting[host.key] = [identity.encode() for identity in state.listens] if state else []
+        self._waiting[host.key] = {identity.encode(): None for identity in state.listens} if state else {}
         host.wire.revision = (state.version or None) if state else None
         self._tell(f"{name} joins")
         self._apply(self.mux.attach(host.key, state, principal))
@@ -508,12 +507,12 @@ class Talk:
                     self._watch_answer(host, data, closes)
                     self._judge(self.referee.smcp_says(host.wire, "server", data))
                     host.inbox.append(data[:-1])
-                case Opened(key, identity):
+                case Call(key, identity):
                     if identity in self._waiting[key]:
                         self.fail(f"{identity!r} is opened twice")
-                    self._waiting[key].append(identity)
-                case Dropped(key, identity):
-                    self._waiting[key].remove(identity)
+                    self._waiting[key][identity] = command
+                case Dropped(call):
+                    self._close(call)
                 case Remember(key):
                     self.mux.state(key)
                 case Alarm(serial, seconds):
@@ -541,7 +540,7 @@ class Talk:
                 self.fail(f"upstream id {message['id']} is used again")
             self._upstream.add(message["id"])
 
-    def _watch_answer(self, host: Host, data: bytes, closes: tuple[bytes, ...]) -> None:
+    def _watch_answer(self, host: Host, data: bytes, closes: tuple[Call, ...]) -> None:
         """What an answer is said to close is what it answers, and nothing that waits is answered without closing it."""
         text = data.decode()
         answered = []
@@ -549,15 +548,21 @@ class Talk:
             members = rawjson.members(text if item is None else json.dumps(item))
             if "method" not in members and members["id"] != "null":
                 answered.append(members["id"].encode())
-        if not text.startswith("[") and list(closes) != answered:
+        if not text.startswith("[") and [call.identity for call in closes] != answered:
             self.fail(f"{host.name} is sent an answer to {answered} that closes {closes}")
-        for identity in closes:
-            if identity in self._waiting[host.key]:
-                self._waiting[host.key].remove(identity)
+        for call in closes:
+            if call.identity in self._waiting[host.key]:
+                self._close(call)
+
+    def _close(self, call: Call) -> None:
+        """A call that ends is the very one that began: what was filled in on its way is still there."""
+        began = self._waiting[call.session].pop(call.identity)
+        if began is not None and began is not call:
+            self.fail(f"{call.identity!r} ends as another call than it began")
 
     def waiting(self, host: Host) -> list[bytes]:
         """Return the ids that a host waits for, as they would survive the daemon."""
-        return self._waiting[host.key]
+        return list(self._waiting[host.key])
 
 
 def _line(message: Said) -> bytes | Oversized:

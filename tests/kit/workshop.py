@@ -22,6 +22,7 @@ from supervisord_mcp.policy.lifecycle import Policy
 from supervisord_mcp.policy.restart import Backoff, Budget, RestartPolicy
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.attachment import State
+from supervisord_mcp.protocol.calls import Call
 from supervisord_mcp.protocol.commands import Weight
 from supervisord_mcp.protocol.eras.probe import Terms
 from supervisord_mcp.protocol.mcp import Era
@@ -65,12 +66,12 @@ class Guest:
 
     # SessionLink
 
-    def send(self, data: bytes, weight: Weight, closes: tuple[bytes, ...]) -> None:
+    def send(self, data: bytes, weight: Weight, closes: tuple[Call, ...]) -> None:
         assert data.endswith(b"\n")
         self.got.append(json.loads(data))
-        for identity in closes:
-            if identity in self.open:
-                self.open.remove(identity)
+        for call in closes:
+            if call.identity in self.open:
+                self.open.remove(call.identity)
         self._tell()
 
     def opened(self, identity: bytes) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from supervisord_mcp.protocol.commands import Opened, ToServer, ToSession
+from supervisord_mcp.protocol.calls import Call
+from supervisord_mcp.protocol.commands import Dropped, ToServer, ToSession
 from tests.kit.conversation import Talk, call, error, matches, request, result
 
 
@@ -76,9 +77,11 @@ CHEATS: list[tuple[str, Callable[[Talk], list[Any]]]] = [
     ("used again", lambda talk: [ToServer(b'{"jsonrpc":"2.0","id":1,"method":"x"}\n')] * 2),
     ("not there", lambda talk: [ToSession(99, b"{}\n")]),
     ("closes", lambda talk: [ToSession(1, b'{"id":1,"result":{}}\n')]),
-    ("closes", lambda talk: [ToSession(1, b'{"id":1,"result":{}}\n', closes=(b'"1"',))]),
-    ("closes", lambda talk: [ToSession(1, b'{"method":"x"}\n', closes=(b"1",))]),
-    ("opened twice", lambda talk: [Opened(1, b"1"), Opened(1, b"1")]),
+    ("closes", lambda talk: [ToSession(1, b'{"id":1,"result":{}}\n', closes=(Call(1, b'"1"'),))]),
+    ("closes", lambda talk: [ToSession(1, b'{"method":"x"}\n', closes=(Call(1, b"1"),))]),
+    ("opened twice", lambda talk: [Call(1, b"1"), Call(1, b"1")]),
+    ("another call", lambda talk: [Call(1, b"1"), ToSession(1, b'{"id":1,"result":{}}\n', closes=(Call(1, b"1"),))]),
+    ("another call", lambda talk: [Call(1, b"1"), Dropped(Call(1, b"1"))]),
 ]
 
 

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.metrics.counts import MOST_HOSTS, MOST_TOOLS, OTHER, Cell, Counts, Tally, beyond
 from supervisord_mcp.metrics.latency import bucket
-from supervisord_mcp.observer import Call, Caller, Event, Outcome
+from supervisord_mcp.observer import Event
+from supervisord_mcp.protocol.calls import Call, Caller, Outcome
 
 
 class Clock:
@@ -36,7 +37,8 @@ def call(
     host: str = "editor", tool: str = "echo", outcome: Outcome = Outcome.OK, server: str = "s", **changes: Any
 ) -> Call:
     fields: dict[str, Any] = {
-        "caller": Caller(server, f"{server}/1", 1, host),
+        "session": 1,
+        "caller": Caller(server, f"{server}/1", host),
         "method": "tools/call",
         "tool": f'"{tool}"'.encode(),
         "identity": b"1",
@@ -102,6 +104,7 @@ def test_calls_that_are_told_together_are_counted_each_for_itself(counts: Counts
         replace(agent, tool=b'"other"', told=8, outcome=Outcome.ERROR, ended=104.0),
         replace(agent, tool=b'"other"', told=0, outcome=Outcome.TIMEOUT),
         replace(agent, method="prompts/get", tool=b""),
+        call(server="other"),
         call(),
     ]
     counts.calls(told)

@@ -14,13 +14,14 @@ import pytest
 from supervisord_mcp.metrics import ledger
 from supervisord_mcp.metrics.counts import Counts
 from supervisord_mcp.metrics.ledger import Ledger
-from supervisord_mcp.observer import Call, Caller
+from supervisord_mcp.protocol.calls import Call, Caller
 from tests.kit.bounded import bounded
 
 
 def counts() -> Counts:
     made = Counts(time.time)
-    made.calls([Call(Caller("s", "s/1", 1, "h"), "tools/call", b'"echo"', b"1", 1.0, 2, ended=1.5, told=3)])
+    caller = Caller("s", "s/1", "h")
+    made.calls([Call(1, b"1", "tools/call", b'"echo"', began=1.0, asked=2, ended=1.5, told=3, caller=caller)])
     made.tally("s").breaches["memory"] = 2
     return made
 

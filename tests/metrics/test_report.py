@@ -6,7 +6,7 @@ from supervisord_mcp.metrics.counts import Cell, Tally
 from supervisord_mcp.metrics.report import Known, figures, saved, server_usage, total
 from supervisord_mcp.metrics.ring import Point
 from supervisord_mcp.metrics.sampler import Sample, Target
-from supervisord_mcp.observer import Call, Caller
+from supervisord_mcp.protocol.calls import Call, Caller
 from supervisord_mcp.protocol.control import InstanceStatus, ServerStatus
 from supervisord_mcp.protocol.usage import Figures, InstanceUsage
 from supervisord_mcp.runtimes.reading import Process, Reading
@@ -59,8 +59,8 @@ def test_a_server_is_told_with_its_calls() -> None:
         Cell("agent", "prompts/get", "", 20, last=50.0),
     ]
     pending = [
-        Call(Caller("s", "s/1", 1, "new"), "tools/call", b'"log"', b"1", 1.0, 5),
-        Call(Caller("s", "s/1", 1, "agent"), "tools/call", b'"slow"', b"2", 1.0, 5),
+        Call(1, b"1", "tools/call", b'"log"', began=1.0, asked=5, caller=Caller("s", "s/1", "new")),
+        Call(1, b"2", "tools/call", b'"slow"', began=1.0, asked=5, caller=Caller("s", "s/1", "agent")),
     ]
     tally = Tally(cells, starts=2, on_demand=1, waited=3.0, waited_last=1.0, restarts=1, cpu=9.0, since=10.0)
     known = Known(tally, pending, 5.0, [Point(5.0, seconds=5.0, cpu=1.0)])

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from supervisord_mcp.protocol.attachment import Attachment, Batch, Greeting, State
+from supervisord_mcp.protocol.calls import Call
 from supervisord_mcp.protocol.commands import ToSession, Weight
 
 CHANGED = ToSession(1, b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n', Weight.REPEATED)
@@ -100,37 +101,61 @@ def test_a_handshake_that_was_not_answered_is_kept_with_its_id_until_it_is_done(
     assert not Attachment.restored(1, State()).greeted
 
 
+def opened(*identities: bytes) -> dict[bytes, Call]:
+    return {identity: Call(1, identity) for identity in identities}
+
+
 def test_an_answer_closes_its_request() -> None:
-    attachment = Attachment(1, open={b"1": 5})
-    assert attachment.answer(b"1", b"x\n") == [ToSession(1, b"x\n", closes=(b"1",))]
+    attachment = Attachment(1, open=opened(b"1"))
+    assert attachment.answer(b"1", b"x\n") == [ToSession(1, b"x\n", closes=(Call(1, b"1"),))]
     assert not attachment.open
-    attachment.open[b"2"] = None
+    attachment.opens(Call(1, b"2"))
     assert attachment.forget(b"2") == []
     assert not attachment.open
 
 
 def test_the_answers_of_a_batch_are_one_array() -> None:
-    attachment = Attachment(1, open={b"1": 5, b"2": 6, b"3": 7, b"4": 8})
+    attachment = Attachment(1, open=opened(b"1", b"2", b"3", b"4"))
     batch = Batch(waiting={b"1", b"2", b"3"})
     attachment.batches = {b"1": batch, b"2": batch, b"3": batch}
     assert attachment.answer(b"2", b"two\n") == []
     assert attachment.uses(b"2")  # for the host it is not answered yet
     batch.closed = True
-    assert attachment.answer(b"4", b"four\n") == [ToSession(1, b"four\n", closes=(b"4",))]
+    assert attachment.answer(b"4", b"four\n") == [ToSession(1, b"four\n", closes=(Call(1, b"4"),))]
     assert attachment.forget(b"1") == []
-    assert attachment.answer(b"3", b"three\n") == [ToSession(1, b"[two,three]\n", closes=(b"2", b"3"))]
+    assert attachment.answer(b"3", b"three\n") == [
+        ToSession(1, b"[two,three]\n", closes=(Call(1, b"2"), Call(1, b"3")))
+    ]
     assert not attachment.batches
 
 
 def test_a_batch_whose_requests_were_all_cancelled_gets_no_answer() -> None:
-    attachment = Attachment(1, open={b"1": 5})
+    attachment = Attachment(1, open=opened(b"1"))
     attachment.batches[b"1"] = batch = Batch(waiting={b"1"}, closed=True)
     assert attachment.forget(b"1") == []
     assert attachment.finish(batch) == []
 
 
 def test_the_last_cancel_of_a_batch_sends_the_rest() -> None:
-    attachment = Attachment(1, open={b"1": 5})
-    batch = Batch(waiting={b"1"}, answered=[b"0"], answers=[b"zero\n"], closed=True)
+    attachment = Attachment(1, open=opened(b"1"))
+    batch = Batch(waiting={b"1"}, answered=[Call(1, b"0")], answers=[b"zero\n"], closed=True)
     attachment.batches = {b"0": batch, b"1": batch}
-    assert attachment.forget(b"1") == [ToSession(1, b"[zero]\n", closes=(b"0",))]
+    assert attachment.forget(b"1") == [ToSession(1, b"[zero]\n", closes=(Call(1, b"0"),))]
+
+
+def test_a_request_opens_once() -> None:
+    attachment = Attachment(1)
+    [first] = attachment.opens(Call(1, b"1", "tools/call"))
+    assert attachment.opens(Call(1, b"1", upstream=7)) == []
+    assert attachment.open[b"1"] is first
+    assert (first.method, first.upstream) == ("tools/call", 7), "it is the same one, at the child by now"
+
+
+def test_calls_are_what_nothing_was_sent_back_for() -> None:
+    attachment = Attachment(1, open=opened(b"1", b"2", b"3"))
+    batch = Batch(waiting={b"1", b"2"}, closed=True)
+    attachment.batches = {b"1": batch, b"2": batch}
+    attachment.answer(b"1", b"one\n")
+    assert sorted(call.identity for call in attachment.calls) == [b"1", b"2", b"3"]
+    attachment.answer(b"2", b"two\n")
+    assert [call.identity for call in attachment.calls] == [b"3"]

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import jsonrpc, requests
-from supervisord_mcp.protocol.commands import Opened
+from supervisord_mcp.protocol.calls import Call
 from supervisord_mcp.protocol.jsonrpc import Message
 from supervisord_mcp.protocol.requests import Opening
 from tests.protocol.texts import OBJECTS
@@ -233,7 +233,7 @@ def test_a_host_may_say_that_it_waited_for_too_long(reason: str, overdue: bool) 
     ],
 )
 def test_what_waits_is_told_with_its_tool(line: bytes, method: str, tool: bytes) -> None:
-    assert requests.opened(3, jsonrpc.parse(line), b"1") == Opened(3, b"1", method, tool)
+    assert requests.call(3, jsonrpc.parse(line), b"1") == Call(3, b"1", method, tool)
 
 
 def test_the_tool_of_a_call_is_read_on_the_way() -> None:

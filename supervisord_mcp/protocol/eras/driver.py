@@ -13,14 +13,16 @@ from typing import Any
 from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
-from supervisord_mcp.protocol import asking, content, jsonrpc, mcp
+from supervisord_mcp.protocol import asking, calls, content, jsonrpc, mcp
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Alarm, Command, SessionKey, ToServer
+from supervisord_mcp.protocol.calls import SessionKey
+from supervisord_mcp.protocol.commands import Alarm, Command, ToServer
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras import envelope, probe
 from supervisord_mcp.protocol.eras.envelope import Envelope
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
 from supervisord_mcp.protocol.pending import Pending
+from supervisord_mcp.protocol.requests import tool
 
 #: The only methods that may be answered with ``input_required`` (3.5, pitfall 32).
 ASKING = frozenset({"tools/call", "prompts/get", "resources/read"})
@@ -100,10 +102,11 @@ class Driver:
             offset=before or 0,
             reply=lambda answer: self._answered(call, answer),
         )
-        attachment.open[call.identity] = call.upstream
+        named = tool(call.method, call.params)
+        opened = attachment.opens(calls.Call(call.session, call.identity, call.method, named, call.upstream))
         token = None if call.token is None else call.upstream
         told = envelope.write(jsonrpc.object_text({**call.params, **answers}), self.envelope(attachment), token)
-        return [ToServer(jsonrpc.request_line(call.upstream, call.method, told))]
+        return [*opened, ToServer(jsonrpc.request_line(call.upstream, call.method, told))]
 
     def envelope(self, attachment: Attachment) -> Envelope:
         """Return what a request says of a host: what it can do, its name, the log level if it ever set one."""
@@ -152,7 +155,7 @@ class Driver:
             return self.fail(call, "wants more input, but does not say which")
         if call.rounds > MAX_ROUNDS:
             return self._give_up(call, f"still wants more input after {MAX_ROUNDS} rounds")
-        self._talk.sessions[call.session].open[call.identity] = None
+        self._talk.sessions[call.session].open[call.identity].upstream = None
         self._between[call.session, call.identity] = call
         return self._question(call, wanted) if wanted else self._wait(call)
 

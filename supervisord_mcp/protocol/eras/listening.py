@@ -16,7 +16,8 @@ from msgspec import Raw
 
 from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Command, Dropped, Opened, Remember, SessionKey, ToSession, Weight
+from supervisord_mcp.protocol.calls import Call, SessionKey
+from supervisord_mcp.protocol.commands import Command, Dropped, Remember, ToSession, Weight
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras.envelope import MISSING_CAPABILITY, SERVER_INFO, SUBSCRIPTION_ID, Envelope, Fault
 from supervisord_mcp.protocol.jsonrpc import Message, Text
@@ -171,7 +172,7 @@ class Listening:
         """A listen was open and acknowledged when the daemon died: it goes on, and its host knows nothing of it."""
         key = ListenKey(attachment.key, identity)
         self._listens[key] = Listen(key, wanted, granted=set(wanted.uris), acknowledged=True)
-        attachment.open[identity] = None
+        attachment.opens(Call(attachment.key, identity))
         self._talk.subscriptions.restore(key, wanted.uris)
 
     def open(self, attachment: Attachment, wanted: Filter, identity: bytes) -> list[Command]:
@@ -180,8 +181,7 @@ class Listening:
         key = ListenKey(attachment.key, identity)
         listen = Listen(key, Filter(tuple(kind for kind in wanted.kinds if kind in offered), wanted.uris))
         self._listens[key] = listen
-        commands: list[Command] = [] if identity in attachment.open else [Opened(attachment.key, identity)]
-        attachment.open[identity] = None
+        commands: list[Command] = [*attachment.opens(Call(attachment.key, identity))]
         resources = offered.get("resources")
         if isinstance(resources, dict) and resources.get("subscribe"):
             for uri in wanted.uris:
@@ -247,8 +247,8 @@ class Listening:
         if listen is None:
             return None
         closed = self._close(listen)
-        forgotten = attachment.forget(identity)
-        return [*closed, Dropped(attachment.key, identity), *forgotten, Remember(attachment.key)]
+        dropped = Dropped(attachment.open[identity])
+        return [*closed, dropped, *attachment.forget(identity), Remember(attachment.key)]
 
     def end(self, session: SessionKey) -> list[Command]:
         """End the listens of a host for good."""

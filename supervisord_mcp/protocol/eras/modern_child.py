@@ -8,7 +8,8 @@ from msgspec import Raw
 
 from supervisord_mcp.protocol import conversion, jsonrpc, mcp, requests, wrapping
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Alarm, Command, Note, SessionKey, ToSession, Weight
+from supervisord_mcp.protocol.calls import SessionKey
+from supervisord_mcp.protocol.commands import Alarm, Command, Note, ToSession, Weight
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras import cache, envelope
 from supervisord_mcp.protocol.eras.cache import Cache
@@ -90,9 +91,7 @@ class ModernChild:
             if asked is not None:
                 self.cache.failed(asked)
 
-        held = identity in attachment.open
-        sent = self.driver.start(Call(attachment.key, identity, method, params, token, finish, failed))
-        return sent if held else [requests.opened(attachment.key, message, identity), *sent]
+        return self.driver.start(Call(attachment.key, identity, method, params, token, finish, failed))
 
     def _finish(self, call: Call, result: Raw) -> list[Command]:
         attachment = self._talk.sessions[call.session]

@@ -16,7 +16,8 @@ from msgspec import Raw
 from supervisord_mcp.errors import FramingError
 from supervisord_mcp.protocol import conversion, jsonrpc, mcp, requests
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, SessionKey
+from supervisord_mcp.protocol.calls import SessionKey
+from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras import envelope, listening, offers
 from supervisord_mcp.protocol.eras.cache import Cache
@@ -122,7 +123,8 @@ class ModernHosts:
     def _cancelled(self, attachment: Attachment, message: Message) -> list[Command]:
         params = message.params()
         identity = bytes(params.get("requestId", b""))
-        if identity not in attachment.open:
+        call = attachment.open.get(identity)
+        if call is None:
             return self.parking.cancel(attachment.key, identity)
         told = self.listening.cancel(attachment, identity)
         if told is None:
@@ -130,7 +132,7 @@ class ModernHosts:
         if told is not None:
             return told
         commands: list[Command] = []
-        upstream = attachment.open[identity]
+        upstream = call.upstream
         if upstream is None:
             self._talk.held.drop(attachment.key, identity)
             if self._talk.turns.drop(attachment.key, identity):
@@ -138,7 +140,7 @@ class ModernHosts:
         else:
             self.relay.cancel(upstream)
             commands += [*self.parking.give_up(upstream), *self._talk.cancel_upstream(upstream, params)]
-        dropped = Dropped(attachment.key, identity, requests.overdue(params))
+        dropped = Dropped(call, requests.overdue(params))
         return [*commands, dropped, *attachment.forget(identity), *self._talk.raise_level()]
 
     # Requests

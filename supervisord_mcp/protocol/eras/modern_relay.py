@@ -15,7 +15,8 @@ from msgspec import Raw
 
 from supervisord_mcp.protocol import asking, jsonrpc, mcp, requests
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import Command, SessionKey, ToServer
+from supervisord_mcp.protocol.calls import SessionKey
+from supervisord_mcp.protocol.commands import Command, ToServer
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras import cache, offers
 from supervisord_mcp.protocol.eras.cache import Cache, Question, Ticket
@@ -174,10 +175,9 @@ def forward(talk: Conversation, attachment: Attachment, message: Message, reply:
         meta = {**jsonrpc.members_of(params["_meta"]), "progressToken": b"%d" % upstream}
         message.members["params"] = Raw(jsonrpc.object_text({**params, "_meta": jsonrpc.object_text(meta)}))
     talk.pending[upstream] = Pending(attachment.key, identity, message.method, token, reply=reply)
-    held = identity in attachment.open
-    attachment.open[identity] = upstream
-    sent = ToServer(jsonrpc.encode(message.members))
-    return upstream, [sent] if held else [requests.opened(attachment.key, message, identity), sent]
+    call = requests.call(attachment.key, message, identity)
+    call.upstream = upstream
+    return upstream, [*attachment.opens(call), ToServer(jsonrpc.encode(message.members))]
 
 
 def _within(result: Text, said: Envelope) -> Text:

@@ -19,11 +19,12 @@ from typing import Any
 from msgspec import Raw
 
 from supervisord_mcp.errors import FramingError
-from supervisord_mcp.protocol import jsonrpc, requests
+from supervisord_mcp.protocol import calls, jsonrpc, requests
 from supervisord_mcp.protocol.asking import entry_within, input_request
 from supervisord_mcp.protocol.attachment import Attachment
 from supervisord_mcp.protocol.callbacks import refusal
-from supervisord_mcp.protocol.commands import Alarm, Command, Opened, SessionKey, ToServer
+from supervisord_mcp.protocol.calls import SessionKey
+from supervisord_mcp.protocol.commands import Alarm, Command, ToServer
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras.envelope import SERVER_INFO, Envelope
 from supervisord_mcp.protocol.jsonrpc import Members, Message, Text
@@ -260,10 +261,10 @@ class Parking:
         assert call.upstream is not None
         pending = self._talk.pending[call.upstream]
         pending.identity, pending.token = call.identity, given
-        attachment.open[call.identity] = call.upstream
         level = [] if call.said.level is None else self._talk.raise_level()
-        tool = call.params.get("name", b"") if call.method == "tools/call" else b""
-        return [Opened(attachment.key, call.identity, call.method, bytes(tool)), *level]
+        tool = requests.tool(call.method, call.params)
+        opened = attachment.opens(calls.Call(attachment.key, call.identity, call.method, tool, call.upstream))
+        return [*opened, *level]
 
     # The call ends
 

@@ -14,17 +14,8 @@ from msgspec import Raw
 
 from supervisord_mcp.protocol import jsonrpc, mcp, requests
 from supervisord_mcp.protocol.attachment import Attachment
-from supervisord_mcp.protocol.commands import (
-    Command,
-    Dropped,
-    Note,
-    Opened,
-    Remember,
-    SessionKey,
-    ToServer,
-    ToSession,
-    Weight,
-)
+from supervisord_mcp.protocol.calls import Call, SessionKey
+from supervisord_mcp.protocol.commands import Command, Dropped, Note, Remember, ToServer, ToSession, Weight
 from supervisord_mcp.protocol.conversation import Conversation
 from supervisord_mcp.protocol.eras.cache import Cache
 from supervisord_mcp.protocol.eras.envelope import SUBSCRIPTION_ID
@@ -79,10 +70,7 @@ class Tunnels:
     def open(self, attachment: Attachment, message: Message, wanted: Filter, identity: bytes) -> list[Command]:
         """A host listens: so does the daemon, for it alone. Tasks of other hosts are left out (6.4)."""
         tunnel = self._add(attachment, message, wanted, identity)
-        known = identity in attachment.open
-        attachment.open[identity] = None
-        opened: list[Command] = [] if known else [Opened(attachment.key, identity)]
-        return [*opened, *self._listen(tunnel)]
+        return [*attachment.opens(Call(attachment.key, identity)), *self._listen(tunnel)]
 
     def open_without_child(
         self, attachment: Attachment, message: Message, wanted: Filter, identity: bytes
@@ -92,9 +80,8 @@ class Tunnels:
         kinds = tuple(kind for kind in wanted.kinds if _tells(declared.get(kind)))
         tunnel = self._add(attachment, message, Filter(kinds, ()), identity)
         tunnel.acknowledged = True
-        attachment.open[identity] = None
         told = ToSession(attachment.key, tagged(acknowledgement(tunnel.wanted), identity))
-        return [Opened(attachment.key, identity), told, Remember(attachment.key)]
+        return [*attachment.opens(Call(attachment.key, identity)), told, Remember(attachment.key)]
 
     def kept(self, session: SessionKey) -> dict[bytes, dict[str, Any]]:
         """Return the parameters of the listens of a host that were acknowledged, by their ids."""
@@ -111,7 +98,7 @@ class Tunnels:
     def restore(self, attachment: Attachment, message: Message, wanted: Filter, identity: bytes) -> list[Command]:
         """A listen was open and acknowledged when the daemon died: it goes on, and its host knows nothing of it."""
         self._add(attachment, message, wanted, identity).acknowledged = True
-        attachment.open[identity] = None
+        attachment.opens(Call(attachment.key, identity))
         return self.child_ready() if self._talk.ready else []
 
     def _add(self, attachment: Attachment, message: Message, wanted: Filter, identity: bytes) -> Tunnel:
@@ -246,8 +233,8 @@ class Tunnels:
         if tunnel is None:
             return None
         closed = self._close(tunnel)
-        forgotten = attachment.forget(identity)
-        return [*closed, Dropped(attachment.key, identity), *forgotten, Remember(attachment.key)]
+        dropped = Dropped(attachment.open[identity])
+        return [*closed, dropped, *attachment.forget(identity), Remember(attachment.key)]
 
     def end(self, session: SessionKey) -> list[Command]:
         """End the listens of a host for good."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from supervisord_mcp.protocol.commands import SessionKey
+from supervisord_mcp.protocol.calls import SessionKey
 from tests.kit.conversation import Talk, cancelled, complete, discovered, needs, notification, progress
 from tests.protocol.crowd import URIS, Crowd, Draw, Member
 from tests.protocol.eras.talking import FORM, PINNED, acknowledged, tagged
