@@ -175,9 +175,10 @@ def _about(server: ServerUsage) -> Iterator[str]:
     starts = server.starts
     if starts.count:
         mean = length(starts.seconds / starts.count)
+        last = length(starts.last_seconds)
         yield (
             f"{count(starts.count, 'start')} ({starts.on_demand} for a call that waited, {starts.restarts} after an end"
-            f" that nobody wanted), {mean} each, the last one {length(starts.last_seconds)}"
+            f" that nobody wanted), {mean} each with what was installed for it, the last one {last}"
         )
     for instance in server.instances:
         for process in instance.figures.processes if instance.figures is not None else ():

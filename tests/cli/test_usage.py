@@ -57,7 +57,8 @@ def test_usage_of_one_server(smcp: Smcp, told: FakeDaemon) -> None:
     out = smcp("usage", "git").out
     assert "git_log" in out
     assert "editor" in out
-    assert "2 starts (1 for a call that waited, 1 after an end that nobody wanted), 1.5s each, the last one 1.0s" in out
+    assert "2 starts (1 for a call that waited, 1 after an end that nobody wanted), 1.5s each" in out
+    assert "each with what was installed for it, the last one 1.0s" in out
     assert "process 4242 node: 90M, 12.5 s of a processor, 11 threads, 30 open files" in out
     assert "saved by sharing: 4 processes and 160M, estimated: a guess" in out
     assert isinstance(told.asked[0], control.Usage)
