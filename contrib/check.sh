@@ -38,7 +38,11 @@ install_extra systemd
 cd "$root"
 export PATH=$venv/bin:$PATH HYPOTHESIS_PROFILE=${HYPOTHESIS_PROFILE:-fast}
 
+# In minutes. A worker that crashed can leave pytest-xdist waiting for ever, which no limit of a single test ends.
+limit=60
+[ -z "${SMCP_SLOW:-}" ] || limit=240
 if [ "$HYPOTHESIS_PROFILE" = deep ]; then
+    limit=1440
     export PYTEST_ADDOPTS="-o faulthandler_timeout=3600 ${PYTEST_ADDOPTS:-}"
 fi
 if [ $# -gt 0 ]; then
@@ -60,7 +64,8 @@ check python -m contrib.hosts
 # In a place whose name is short: sockets are made in it, and a socket's path has 107 bytes.
 scratch=$(mktemp -d /tmp/smcp-XXXXXX)
 trap 'rm -rf -- "$scratch"' EXIT
-check pytest --basetemp="$scratch/t" --numprocesses=logical --maxprocesses=4 --dist=loadfile --cov --cov-report=
+check python -m contrib.within "$limit" \
+    pytest --basetemp="$scratch/t" --numprocesses=logical --maxprocesses=4 --dist=loadfile --cov --cov-report=
 # Decisions are pure, so every branch of them can be tested; the rest is proven end to end.
 check coverage report --include='supervisord_mcp/protocol/*,supervisord_mcp/policy/*' --fail-under=100
 [ ${#failed[@]} = 0 ] || fail "failed:" "${failed[@]/#/  }"

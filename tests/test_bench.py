@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from contrib.bench import __main__ as bench
 from contrib.bench import revisions, usage
 from contrib.bench.figures import Bar, Figure, Sample, machine, table
 from contrib.bench.hosts import Host, crowd, flood
-from contrib.bench.place import TINY, BenchError
+from contrib.bench.place import ROOT, TINY, BenchError
 from contrib.bench.plan import Plan
 
 SHORT = Plan(rounds=2, calls=5, floods=1, seconds=0.05, crowds=(1, 10), starts=1, connections=2, idle=0.05)
@@ -68,6 +71,47 @@ def test_a_crowd_talks_to_a_server_each() -> None:
 def test_a_host_whose_command_ends_is_an_error_of_the_benchmark() -> None:
     with Host(["/bin/false"], os.environ) as host, pytest.raises(BenchError, match="hung up"):
         host.do("open")
+
+
+#: Says where its daemon lives and which processes there are, and measures until it is ended.
+MEASURING = """
+from contrib.bench.hosts import Host
+from contrib.bench.place import BARE, Place
+with Place(copies=0) as place, Host(place.shim(BARE), place.environ) as host:
+    host.order("open")
+    host.connected()
+    print(place.home, place.daemon.pid, place.child(BARE).pid, host.pid, host.command_pid, flush=True)
+    try:
+        while True:
+            host.do("calls", count=10)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_of_a_benchmark_however_it_ends(how: signal.Signals) -> None:
+    # As on a terminal, the whole group is told; who is killed has nobody who could tell others.
+    with subprocess.Popen(
+        [sys.executable, "-c", MEASURING],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as measuring:
+        assert measuring.stdout is not None
+        home, *pids = measuring.stdout.readline().split()
+        there = [psutil.Process(int(pid)) for pid in pids]
+        keepers = [child for child in psutil.Process(measuring.pid).children() if home in child.cmdline()]
+        assert len(there) == 4
+        os.killpg(measuring.pid, how)
+        # Until all of them are gone: they have the same stderr.
+        out, err = measuring.communicate(timeout=60)
+    assert psutil.wait_procs([*there, *keepers], timeout=30)[1] == []
+    assert not Path(home).exists()
+    if how == signal.SIGINT:
+        assert (measuring.returncode, out, err) == (0, "interrupted\n", "")
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,9 +12,9 @@ import pytest
 
 from contrib.bench import curves, profile
 from contrib.bench.curves import Curve, Point
-from contrib.bench.figures import Sample
+from contrib.bench.figures import Figure, Sample
 from contrib.bench.hosts import Host
-from contrib.bench.place import BARE, TINY
+from contrib.bench.place import BARE, TINY, BenchError
 from contrib.bench.plan import Plan
 from contrib.bench.steps import COUNT, LOOP, MOVE, PARSE, ROUTE, WAIT, Stats, hottest, profile_of
 from tests.kit.required import need
@@ -130,10 +131,62 @@ def test_a_drawing_that_cannot_be_written_costs_no_table(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = Sample.of([1.0])
-    curve = Curve("servers", (Point(1, 30.0, one, one),))
-    monkeypatch.setattr(curves, "over_servers", lambda *_: curve)
-    monkeypatch.setattr(curves, "over_sessions", lambda *_: curve)
+    for over in ("over_servers", "over_sessions"):
+        monkeypatch.setattr(curves, over, lambda *_: iter([Point(1, 30.0, one, one)]))
     assert curves.main(["--svg", str(tmp_path / "nowhere" / "curves.svg")]) == 1
     told = capsys.readouterr()
     assert "| servers |" in told.out
     assert "nothing is drawn: " in told.err
+
+
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt(), 130), (BenchError("no room"), 1)])
+def test_curves_that_end_early_are_shown_as_far_as_they_go_and_not_drawn(
+    error: BaseException,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def over_sessions(*_: object) -> Iterator[Point]:
+        yield Point(25, 31.0, one, one)
+        raise error
+
+    one = Sample.of([1.0])
+    monkeypatch.setattr(curves, "over_servers", lambda *_: iter([Point(1, 30.0, one, one)]))
+    monkeypatch.setattr(curves, "over_sessions", over_sessions)
+    file = tmp_path / "curves.svg"
+    assert curves.main(["--svg", str(file)]) == status
+    told = capsys.readouterr()
+    assert "| servers |" in told.out
+    assert "\n| 25 " in told.out
+    assert told.err.count("\n") == 1
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt(), 130), (BenchError("no room"), 1)])
+def test_a_profile_that_ends_early_is_shown_as_far_as_it_goes(
+    error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def floor(_: Plan) -> Iterator[Figure]:
+        yield Figure("added to a call", "ms", Sample.of([1.25]))
+        raise error
+
+    monkeypatch.setattr(profile, "stats", lambda *_: STATS)
+    monkeypatch.setattr(profile, "processor", lambda _: iter(()))
+    monkeypatch.setattr(profile, "floor", floor)
+    assert profile.main(["--quick"]) == status
+    told = capsys.readouterr()
+    assert f"| {ROUTE} " in told.out
+    assert "| added to a call |" in told.out
+    assert told.err.count("\n") == 1
+
+
+def test_a_profile_that_ends_at_once_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stats(*_: object) -> Stats:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(profile, "stats", stats)
+    assert profile.main(["--quick"]) == 130
+    assert "ended early" in capsys.readouterr().err

@@ -16,11 +16,12 @@ from statistics import linear_regression
 
 from contrib.bench.calls import percentile
 from contrib.bench.figures import Sample, grid, machine, number
-from contrib.bench.gather import FAILURES
+from contrib.bench.gather import gather
 from contrib.bench.hosts import Host
 from contrib.bench.place import BARE, Place
 from contrib.bench.plan import FULL, QUICK, Plan
 from supervisord_mcp.cli.plot import check
+from supervisord_mcp.errors import SmcpError
 
 SERVERS, SESSIONS = (1, 2, 5, 10, 20, 30, 40, 50), (1, 10, 25, 50, 100, 150, 200)
 _MIB, _KIB = 1 << 20, 1 << 10
@@ -70,15 +71,23 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--svg", type=Path, metavar="FILE", default=Path("curves.svg"), help="default: curves.svg")
     options = parser.parse_args(words)
     plan = replace(QUICK if options.quick else FULL, rounds=5 if options.quick else 11)
-    before = machine()
     try:
         check(options.svg)
-        curves = [over_servers(SERVERS, plan), over_sessions(SESSIONS, plan)]
-    except FAILURES as error:
+    except SmcpError as error:
         sys.stderr.write(f"the benchmark ends here: {error}\n")
         return 1
+    before = machine()
+    curves, status = [], 0
+    for over, points in (("servers", over_servers(SERVERS, plan)), ("sessions", over_sessions(SESSIONS, plan))):
+        found, status = gather(points)
+        if found:
+            curves.append(Curve(over, tuple(found)))
+        if status:
+            break
     described = ", ".join(f"{name} {value}" for name, value in before.items())
     sys.stdout.write("\n\n".join([described, *(curve.table() for curve in curves)]) + "\n")
+    if status:
+        return status  # what is drawn already may be whole
     try:
         draw(curves, options.svg)
     except OSError as error:
@@ -88,15 +97,15 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-def over_servers(counts: Sequence[int], plan: Plan) -> Curve:
-    """Return what the daemon needs with so many servers that run, one of which is called."""
+def over_servers(counts: Sequence[int], plan: Plan) -> Iterator[Point]:
+    """Yield what the daemon needs with so many servers that run, one of which is called."""
     with Place(copies=max(counts)) as place:
         names = iter(place.copies)
-        return Curve("servers", tuple(_points(place, counts, lambda: place.start(next(names)), plan)))
+        yield from _points(place, counts, lambda: place.start(next(names)), plan)
 
 
-def over_sessions(counts: Sequence[int], plan: Plan) -> Curve:
-    """Return what the daemon needs with so many sessions with one server, one of which calls."""
+def over_sessions(counts: Sequence[int], plan: Plan) -> Iterator[Point]:
+    """Yield what the daemon needs with so many sessions with one server, one of which calls."""
     with Place(copies=0) as place, ExitStack() as stack:
 
         def connect() -> None:
@@ -104,7 +113,7 @@ def over_sessions(counts: Sequence[int], plan: Plan) -> Curve:
             host.do("open")
             host.do("calls", count=10)
 
-        return Curve("sessions", tuple(_points(place, counts, connect, plan)))
+        yield from _points(place, counts, connect, plan)
 
 
 def _points(place: Place, counts: Sequence[int], add: Callable[[], object], plan: Plan) -> Iterator[Point]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
-from contrib.bench.figures import Figure
 from contrib.bench.place import BenchError
 from supervisord_mcp.errors import SmcpError
 
@@ -16,15 +16,21 @@ INTERRUPTED = 128 + signal.SIGINT
 #: What keeps a measurement from going on, and is no fault of the benchmark.
 FAILURES = (BenchError, SmcpError, OSError, subprocess.SubprocessError)
 
+Measured = TypeVar("Measured")
 
-def gather(figures: Iterable[Figure]) -> tuple[list[Figure], int]:
-    """Return the figures that there are, and the exit status; why there are no more is told on stderr."""
-    found: list[Figure] = []
+
+def _ends_here(reason: str) -> None:
+    sys.stderr.write(f"the benchmark ends here: {reason}\n")
+
+
+def gather(measured: Iterable[Measured], tell: Callable[[str], object] = _ends_here) -> tuple[list[Measured], int]:
+    """Return what was measured until it ended, and the exit status. ``tell`` is told what failed, if that ended it."""
+    found: list[Measured] = []
     try:
-        for figure in figures:
-            found.append(figure)  # noqa: PERF402  # what came before one that fails is kept
+        for one in measured:
+            found.append(one)  # noqa: PERF402  # what came before one that fails is kept
     except FAILURES as error:
-        sys.stderr.write(f"the benchmark ends here: {error}\n")
+        tell(str(error))
         return found, 1
     except KeyboardInterrupt:
         sys.stderr.write("ended early: what was measured so far follows\n")

@@ -32,7 +32,13 @@ class Host:
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
-            [*self.program, *command], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            [*self.program, *command],
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            # Ctrl-C is for who measures, who then ends it in order.
+            process_group=0,
         )
         self._name = command[-1]
         #: The process of the command, once the host is connected.

@@ -18,7 +18,7 @@ from typing import ClassVar, Self
 
 import psutil
 
-from contrib.bench import server
+from contrib.bench import keeper, server
 from supervisord_mcp import shim
 from supervisord_mcp.cli.client import SLOW, Client
 from supervisord_mcp.errors import SmcpError
@@ -70,7 +70,9 @@ class Place:
         # A socket path has room for a hundred characters only, so the name is short.
         self.home = Path(tempfile.mkdtemp(prefix="smcp-bench-"))
         self.environ = {**os.environ, "SMCP_HOME": str(self.home), "PYTHONPATH": str(root)}
+        # Both in groups of their own: Ctrl-C is for who measures, who then ends them in order.
         self._daemon: subprocess.Popen[bytes] | None = None
+        self._keeper: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -150,6 +152,10 @@ class Place:
         if self._daemon is not None:
             self._daemon.wait()
             self._daemon = None
+        if self._keeper is not None:
+            self._keeper.kill()
+            self._keeper.communicate()
+            self._keeper = None
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _configure(self) -> None:
@@ -187,7 +193,10 @@ class Place:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                process_group=0,
             )
+        command = [TINY[0], "-I", "-S", str(Path(keeper.__file__).resolve()), str(self._daemon.pid), str(self.home)]
+        self._keeper = subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0)
         deadline = time.monotonic() + _START
         while not self._answers():
             if self._daemon.poll() is not None or time.monotonic() > deadline:

@@ -18,12 +18,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 from contrib.bench import profiled, relay
 from contrib.bench.calls import percentile
 from contrib.bench.figures import Figure, Sample, grid, machine, number, table
-from contrib.bench.gather import FAILURES
+from contrib.bench.gather import gather
 from contrib.bench.hosts import Host, crowd, flood
 from contrib.bench.place import BARE, ROOT, STEP, TINY, BenchError, Place
 from contrib.bench.plan import FULL, QUICK, Plan
@@ -74,19 +75,24 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
     plan = QUICK if options.quick else FULL
     before = machine()
-    try:
-        now = stats(ROOT, plan)
-        old = None
-        if options.old:
-            with checkout(options.old) as root:
-                old = stats(root, plan)
-        below = [*processor(plan), *floor(plan)]
-    except FAILURES as error:
-        sys.stderr.write(f"the benchmark ends here: {error}\n")
-        return 1
-    described = ", ".join(f"{name} {value}" for name, value in before.items())
-    sys.stdout.write(f"{described}\n\n{tables(now, old, plan.calls * _MANY)}\n\n{table(below)}\n")
-    return 0
+    profiles, status = gather(_profiles(options.old, plan))
+    below, status = ([], status) if status else gather(chain(processor(plan), floor(plan)))
+    parts = [", ".join(f"{name} {value}" for name, value in before.items())]
+    if profiles:
+        now, *old = profiles
+        parts.append(tables(now, old[0] if old else None, plan.calls * _MANY))
+    if below:
+        parts.append(table(below))
+    sys.stdout.write("\n\n".join(parts) + "\n")
+    return status
+
+
+def _profiles(old: str | None, plan: Plan) -> Iterator[Stats]:
+    """Yield what the daemon of this checkout called, and what that of the old one did if it is named."""
+    yield stats(ROOT, plan)
+    if old:
+        with checkout(old) as root:
+            yield stats(root, plan)
 
 
 def stats(root: Path, plan: Plan) -> Stats:

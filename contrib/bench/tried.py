@@ -19,7 +19,7 @@ from pathlib import Path
 
 from contrib.bench import otherwise
 from contrib.bench.figures import Figure, Sample, machine, table
-from contrib.bench.gather import FAILURES, INTERRUPTED
+from contrib.bench.gather import INTERRUPTED, gather
 from contrib.bench.hosts import Host
 from contrib.bench.place import BARE, Place
 from contrib.bench.plan import FULL, QUICK, Plan
@@ -72,15 +72,16 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.stderr.write("uvloop is not installed: pip install uvloop\n")
         failed.append("uvloop, which is not installed")
         ways.remove("uvloop")
-    try:
-        for way in ways:
-            if reason := _added(figures, way, plan, times=not options.counts):
-                sys.stderr.write(f"{way}: {reason}\n")
-                failed.append(f"{way}: {' '.join(reason.split())[-200:]}")
-                status = 1
-    except KeyboardInterrupt:
-        sys.stderr.write("ended early: what was measured so far follows\n")
-        status = INTERRUPTED
+    for way in ways:
+        reasons: list[str] = []
+        found, ended = gather(measure(way, plan, times=not options.counts), reasons.append)
+        figures += found
+        for reason in reasons:
+            sys.stderr.write(f"{way}: {reason}\n")
+            failed.append(f"{way}: {' '.join(reason.split())[-200:]}")
+        status = ended or status
+        if ended == INTERRUPTED:
+            break
     described = ", ".join(f"{name} {value}" for name, value in before.items())
     meaning = '"direct" is smcp as it is, "smcp" the same with this one thing done otherwise'
     below = f"\n\nNot measured: {'; '.join(failed)}." if failed else ""
@@ -89,16 +90,6 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.page and figures and status != INTERRUPTED:
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
     return status
-
-
-def _added(figures: list[Figure], way: str, plan: Plan, *, times: bool) -> str:
-    """Measure a way and add its figures to the others; return why it gives no further ones, empty if it gave all."""
-    try:
-        for figure in measure(way, plan, times=times):
-            figures.append(figure)  # noqa: PERF402  # what came before one that fails is kept
-    except FAILURES as error:
-        return str(error)
-    return ""
 
 
 def filled(page: str, text: str) -> str:

@@ -102,7 +102,7 @@ def needs(wanted: Wanted, place: Place, network: str | None = None) -> Needs:
             return Needs(obstacle=f"{opened.option}: {opened.reason}; if it is meant, add it by hand with {meant}")
         remark = f"{program} itself runs with all your rights, as it did; what it starts is in a container"
         return Needs({"runtime": "bare"}, (remark,))
-    known = _known(wanted.argv)
+    known = known_of(wanted.argv)
     settings: dict[str, Any] = {}
     remarks = [known.remark] if known is not None and known.remark else []
     directories: tuple[str, ...] = ()
@@ -161,7 +161,8 @@ def lacking(argv: Sequence[str], place: Place, path: Sequence[str] = ()) -> str:
     return ""
 
 
-def _known(argv: Sequence[str]) -> Known | None:
+def known_of(argv: Sequence[str]) -> Known | None:
+    """Return what is known of the server that a command runs."""
     request = recognise(argv)
     if request is not None:
         name = npm_name if request.kind == "npm" else python_name

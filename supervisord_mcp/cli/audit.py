@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,8 +21,12 @@ from supervisord_mcp.rotated import read
 
 _LINES: Final = 100
 _COLUMNS: Final = ("TIME", "HOST", "PID", "SERVER", "TOOL", "OUTCOME", "TOOK", "ARGUMENTS")
+#: What is cut or left out in a terminal that is too narrow for all.
+_SPARE: Final = (("PID", 0), ("TOOK", 0), ("TOOL", 16), ("HOST", 8), ("SERVER", 10), ("TOOL", 12), ("HOST", 0))
 #: How much of a digest is shown.
 _DIGEST: Final = 12
+#: What of a time is too small for a person to read.
+_FRACTION: Final = re.compile(r"\.\d+(?=Z$)")
 
 
 def audit(
@@ -42,7 +47,7 @@ def audit(
 
     They are recorded with enabled = true in [audit] of config.toml: time (UTC), host and its process, server, tool, the
     digest (SHA-256) of the arguments or the arguments themselves, how it ended, and how long it took. JSON is one
-    object a line. No daemon is needed.
+    object a line. In a narrow terminal some columns are cut or left out. No daemon is needed.
     """
     wanted = _Wanted(None if since is None else moment(since), server, tool)
     if lines is None and wanted == _Wanted():
@@ -53,9 +58,9 @@ def audit(
         for line, _ in found:
             print_json(line.encode(), indent=-1)
         return
-    rows = [_row(record) for _, record in found]
+    rows = [_row(record, whole=not console().is_terminal) for _, record in found]
     if rows:
-        print_table(_COLUMNS, rows)
+        print_table(_COLUMNS, rows, spare=_SPARE)
     elif next(_records(), None) is None:
         console().print("no calls were recorded yet; config.toml says whether they are: [audit] enabled = true")
     else:
@@ -101,17 +106,21 @@ def _time(record: _Record) -> float:
         return 0.0
 
 
-def _row(record: _Record) -> tuple[str, ...]:
+def _row(record: _Record, *, whole: bool) -> tuple[str, ...]:
+    time = str(record.get("time") or "-")
+    if not whole:
+        time = _FRACTION.sub("", time)
     if "missing" in record:
         told = f"{record['missing']} records are missing here ({record.get('cause', '')})"
-        return (str(record.get("time", "-")), *["-"] * 6, told)
+        return (time, *["-"] * 6, told)
     duration = record.get("duration")
     if "arguments" in record:
         arguments = msgspec.json.encode(record["arguments"]).decode()
     else:
         arguments = str(record.get("digest", ""))[:_DIGEST] or "-"
     return (
-        *(str(record.get(key) or "-") for key in ("time", "host", "pid", "server", "tool", "outcome")),
+        time,
+        *(str(record.get(key) or "-") for key in ("host", "pid", "server", "tool", "outcome")),
         length(duration if isinstance(duration, int | float) else None),
         arguments,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import posixpath
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -96,6 +97,7 @@ def add(
     learn_stored(Vault(paths(), os.environ))
     file = edit.add_server(paths(), name, entry, replace=replace, known=stored_in)
     _note_engine(name, entry)
+    _note_kept(name, entry)
     reload_daemon()
     if verbose:
         from supervisord_mcp.config.rewrite import put_server
@@ -114,6 +116,28 @@ def _note_engine(name: str, entry: dict[str, Any]) -> None:
             f"  smcp add --replace {name} --image IMAGE\nor {program} itself with all your rights: --runtime bare"
         )
         console(stderr=True).print(printable(note), soft_wrap=True)
+
+
+def _note_kept(name: str, entry: dict[str, Any]) -> None:
+    """Tell of a server that remembers something, in a file that it cannot write where nothing else is said."""
+    from supervisord_mcp.adoption.needs import known_of
+    from supervisord_mcp.config.paths import data_directory
+
+    known = known_of(entry["command"]) if "command" in entry else None
+    if known is None or known.kept is None or entry.get("runtime") == "bare":
+        return
+    variable, kept = known.kept
+    if variable in entry.get("env", {}) or variable in entry.get("inherit", ()):
+        return
+    file = data_directory(os.environ, os.getuid()) / kept
+    given = shlex.join(("--mount", f"{file.parent}:rw", "--env", f"{variable}={file}"))
+    again = f"smcp add --replace {name} {given} -- {shlex.join(entry['command'])}"
+    note = (
+        f"note: what {name} remembers it writes beside its own program, which is read-only for it. Give it a file:\n"
+        f"  mkdir -p {shlex.quote(str(file.parent))}\n"
+        f"  {again if entry.keys() == {'command'} else f'and, with --replace, also: {given}'}"
+    )
+    console(stderr=True).print(printable(note), soft_wrap=True)
 
 
 def remove(name: ServerName) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from supervisord_mcp.cli.client import connected
-from supervisord_mcp.cli.output import console, in_a_line, print_json
+from supervisord_mcp.cli.output import print_folded, print_json
 from supervisord_mcp.cli.parameters import AsJson
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import EventRecord
@@ -48,7 +48,7 @@ def events(
             if as_json:
                 print_json(raw, indent=-1)
             else:
-                console().print(_line(control.parse_result(raw, EventRecord)), soft_wrap=True)
+                print_folded(_line(control.parse_result(raw, EventRecord)))
 
 
 def _line(event: EventRecord) -> str:
@@ -56,7 +56,7 @@ def _line(event: EventRecord) -> str:
     data = " ".join(f"{key}={_value(value)}" for key, value in event.data.items() if value != event.instance)
     # What everything has comes first, in columns; which instance it is comes last, for only some events are of one.
     words = (when, f"{event.server or '-':{_SERVER_WIDTH}}", f"{event.kind:{_KIND_WIDTH}}", data, event.instance)
-    return in_a_line("  ".join(word for word in words if word).rstrip())
+    return "  ".join(word for word in words if word).rstrip()
 
 
 def _value(value: object) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: Wide enough that nothing is folded or cut where a program or a pager reads.
 _NOT_A_TERMINAL: Final = 100_000
 _GAP: Final = 2
+_INDENT: Final = "    "
 #: A last column narrower than this is not folded, the terminal breaks its lines.
 _LEAST_ROOM: Final = 24
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
@@ -73,25 +74,70 @@ def print_json(raw: Raw | bytes, *, indent: int = 2) -> None:
 
 
 def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[Sequence[str]] | None = None
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[Sequence[str]] | None = None,
+    spare: Sequence[tuple[str, int]] = (),
 ) -> None:
     """Print a table for people; ``notes`` are lines below each row.
 
-    On a terminal the last column is folded, and the columns move together if they all have room then.
+    On a terminal the last column is folded, and the columns move together if they all have room then. If they have
+    none, ``spare`` says what is given up for the rest, one column after the other: down to which width it is cut; with
+    0 it is left out.
     """
     from rich.cells import cell_len
 
     screen = console()
-    shown = [[in_a_line(cell).expandtabs(1) for cell in row] for row in rows]
-    widths = [max(map(cell_len, cells)) for cells in zip(columns, *shown, strict=True)]
-    room = screen.width - sum(widths)
+    shown = [[in_a_line(cell).expandtabs(1) for cell in row] for row in (columns, *rows)]
+    widths = [max(map(cell_len, cells)) for cells in zip(*shown, strict=True)]
+    if screen.is_terminal:
+        widths = _fitted(columns, widths, screen.width, spare)
+        shown = [[_cut(cell, width) for cell, width in zip(row, widths, strict=True) if width] for row in shown]
+        widths = [width for width in widths if width]
+    room = screen.width - _needed(widths)
     narrow = screen.is_terminal and len(widths) - 1 <= room < _GAP * (len(widths) - 1)
     widths = [width + (1 if narrow else _GAP) for width in widths]
-    _print_row(screen, columns, widths, "bold")
-    for row, below in zip(shown, notes or [()] * len(shown), strict=True):
+    _print_row(screen, shown[0], widths, "bold")
+    for row, below in zip(shown[1:], notes or [()] * len(rows), strict=True):
         _print_row(screen, row, widths)
         for note in below:
-            screen.print(f"    {in_a_line(note)}", soft_wrap=True)
+            screen.print(f"{_INDENT}{in_a_line(note)}", soft_wrap=True)
+
+
+def _fitted(columns: Sequence[str], widths: list[int], room: int, spare: Sequence[tuple[str, int]]) -> list[int]:
+    """Return the widths that columns have in a terminal; 0 is one that is left out."""
+    widths = list(widths)
+    for name, least in spare:
+        lacking = _needed(widths) + sum(map(bool, widths)) - 1 - room
+        if lacking <= 0:
+            break
+        column = columns.index(name)
+        widths[column] = min(widths[column], max(widths[column] - lacking, least)) if least else 0
+    return widths
+
+
+def _needed(widths: Sequence[int]) -> int:
+    """Return what columns need without what is between them; the last one is folded."""
+    return sum(widths[:-1]) + min(widths[-1], _LEAST_ROOM)
+
+
+def _cut(cell: str, width: int) -> str:
+    """Return what there is room for, marked where it is not all."""
+    from rich.cells import cell_len, set_cell_size
+
+    return cell if cell_len(cell) <= width else set_cell_size(cell, width - 1).rstrip() + "…"
+
+
+def print_folded(text: str) -> None:
+    """Print text from anywhere as one line; on a terminal what follows when it is full stands further to the right."""
+    from rich.text import Text
+
+    screen, line = console(), in_a_line(text).expandtabs(1)
+    if screen.is_terminal and screen.width > 2 * _LEAST_ROOM:
+        first = Text(line).wrap(screen, screen.width)[0].plain.rstrip()
+        rest = Text(line[len(first) :].lstrip()).wrap(screen, screen.width - len(_INDENT))
+        line = "\n".join([first, *(_INDENT + part.plain.rstrip() for part in rest if part.plain)])
+    screen.print(line, soft_wrap=True)
 
 
 def _print_row(screen: Console, row: Sequence[str], widths: Sequence[int], style: str = "") -> None:

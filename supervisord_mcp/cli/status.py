@@ -21,6 +21,9 @@ from supervisord_mcp.protocol.usage import ServerUsage, UsageResult
 
 _COLUMNS: Final = ("SERVER", "STATE", "PID", "UPTIME", "SESSIONS", "SCOPE", "RESTARTS", "PROFILE", "RUNTIME")
 
+#: What is left out of the overview in a terminal that is too narrow for all.
+_SPARE: Final = (("SCOPE", 0), ("PROFILE", 0), ("RESTARTS", 0), ("UPTIME", 0))
+
 _USAGE_COLUMNS: Final = (*_COLUMNS[:5], "CPU", "MEMORY", "PROCS", "CALLS", "ERRORS", "P95")
 
 _DROPPED: Final = {
@@ -65,6 +68,7 @@ def status(
     Of every server: state, pid, uptime, sessions, scope, restarts, profile, runtime, isolation and the last error; of
     each NAME also its network, mounts and limits. STOPPED is one that is started when a host needs it, unless it says
     that it was stopped by hand. A plus behind the profile says that the entry grants more; with NAME it is said what.
+    In a narrow terminal some columns are left out.
     """
     with connected() as client:
         raw = client.ask(control.Status())
@@ -84,7 +88,7 @@ def status(
         _print_usage(result, control.parse_result(usage, UsageResult), whole=bool(names))
     elif result.servers:
         rows = [row for server in result.servers for row in _rows(server, whole=bool(names))]
-        print_table(_COLUMNS, [row.cells for row in rows], [row.notes for row in rows])
+        print_table(_COLUMNS, [row.cells for row in rows], [row.notes for row in rows], _SPARE)
     else:
         console().print("no servers are configured; add one with: smcp add NAME -- COMMAND")
 

@@ -11,6 +11,7 @@ import typer
 
 from supervisord_mcp.cli.amounts import length, number, percent, size
 from supervisord_mcp.cli.client import connected
+from supervisord_mcp.cli.moments import Since, moment, until_now
 from supervisord_mcp.cli.output import console, count, in_a_line, print_json, print_table, printable, span
 from supervisord_mcp.cli.parameters import AsJson, MaybeServerName
 from supervisord_mcp.errors import UsageError
@@ -29,10 +30,7 @@ _FINEST: Final = 5.0
 def usage(
     name: MaybeServerName = None,
     as_json: AsJson = False,
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="With the history of so long: 10m, 6h, at most a day."),
-    ] = None,
+    since: Since = None,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -43,14 +41,14 @@ def usage(
     """Show what servers cost, what they did, and what sharing saves.
 
     Memory is PSS: the pages of a process, and of those that it shares its part. Of NAME also its tools and hosts. Calls
-    are counted since the server was configured, over restarts of the daemon; --since shows what was used in that time.
+    are counted since the server was configured, over restarts of the daemon; --since, at most a day,
+    shows what was used in that time.
     """
     if plot is not None:
         from supervisord_mcp.cli.plot import check
 
         check(plot)
-    seconds = _seconds(since) if since is not None else _HOUR if plot is not None else None
-    begin = None if seconds is None else time.time() - seconds
+    begin = _begin(since) if since is not None else time.time() - _HOUR if plot is not None else None
     with connected() as client:
         raw = client.ask(control.Usage(name=name, fresh=True, since=begin))
     if as_json:
@@ -177,9 +175,10 @@ def _about(server: ServerUsage) -> Iterator[str]:
     starts = server.starts
     if starts.count:
         mean = length(starts.seconds / starts.count)
+        last = length(starts.last_seconds)
         yield (
             f"{count(starts.count, 'start')} ({starts.on_demand} for a call that waited, {starts.restarts} after an end"
-            f" that nobody wanted), {mean} each, the last one {length(starts.last_seconds)}"
+            f" that nobody wanted), {mean} each with what was installed for it, the last one {last}"
         )
     for instance in server.instances:
         for process in instance.figures.processes if instance.figures is not None else ():
@@ -194,12 +193,12 @@ def _about(server: ServerUsage) -> Iterator[str]:
 def _past(server: ServerUsage, since: str) -> str:
     points = server.history
     if not points:
-        return f"{server.name}: nothing ran in the last {since}"
+        return f"{server.name}, {until_now(since)}: nothing ran"
     spent = sum(point.cpu for point in points)
     moved = sum(point.read + point.written for point in points)
     return (
-        f"{server.name}, last {since}: {spent:.1f} s of a processor, memory {_memory(server)}, disk {size(moved)},"
-        f" {count(sum(p.starts for p in points), 'start')}"
+        f"{server.name}, {until_now(since)}: {spent:.1f} s of a processor, memory {_memory(server)},"
+        f" disk {size(moved)}, {count(sum(p.starts for p in points), 'start')}"
     )
 
 
@@ -210,15 +209,11 @@ def _memory(server: ServerUsage) -> str:
     return most if least == most else f"{least} to {most}"
 
 
-def _seconds(text: str) -> float:
-    from supervisord_mcp.config.values import parse_duration
-
-    try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--since {text}: {error}") from error
-    if seconds <= 0:
+def _begin(text: str) -> float:
+    now = time.time()
+    begin = moment(text)
+    if begin >= now:
         raise UsageError(f"--since {text}: must be longer than nothing")
-    if seconds > _DAY:
+    if begin < now - _DAY:
         raise UsageError(f"--since {text}: what was used is kept for a day", remedy="Give 1d or less.")
-    return seconds
+    return begin

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.text import Text
 
 from tests.cli.conftest import Smcp
 from tests.cli.daemon import clean_lines
@@ -46,6 +47,20 @@ def test_calls_are_shown_as_a_table(smcp: Smcp) -> None:
         ["-", "-", "-", "-", "-", "-", "4 records are missing here (No space left)"],
         ["editor", "77", "git", "push", "error", "250ms", "-"],
     ]
+
+
+@pytest.mark.parametrize("arguments", [None, {"path": "/home/me/src/a/file", "tail": 20, "head": None}])
+def test_calls_fit_80_columns(arguments: object, smcp: Smcp, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = record(5, host="Visual Studio Code", server="filesystem", tool="read_multiple_files")
+    recorded.write_text(json.dumps({**told, "arguments": arguments} if arguments else told) + "\n")
+    for name, value in (("TERM", "xterm"), ("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "80")):
+        monkeypatch.setenv(name, value)
+    head, *_, line = [Text.from_ansi(line).plain for line in smcp("audit", "-n", "1").out.splitlines()]
+    assert max(len(head), len(line)) <= 80
+    host = [] if arguments else ["HOST"]
+    assert head.split() == ["TIME", *host, "SERVER", "TOOL", "OUTCOME", "ARGUMENTS"]
+    if not arguments:
+        assert line == "2026-11-30T08:00:05Z Visual St… filesystem read_multiple_f… ok      abababababab"
 
 
 @pytest.mark.usefixtures("recorded")

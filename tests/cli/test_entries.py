@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -55,6 +57,29 @@ def test_an_engine_that_the_sandbox_keeps_away_is_told(smcp: Smcp, home: Path, w
     assert ran.status == 0
     assert ("smcp add --replace x --image IMAGE" in ran.err) == noted
     assert smcp("add", "y", "--runtime", "bare", "--", *words).err == ""
+
+
+def test_what_a_server_remembers_needs_a_file(smcp: Smcp, home: Path) -> None:
+    command = ("npx", "-y", "@modelcontextprotocol/server-memory")
+    ran = smcp("add", "memory", "--", *command)
+    assert ran.status == 0
+    make, add = ran.err.splitlines()[1:]
+    # What it says is what helps, word by word.
+    subprocess.run(shlex.split(make), check=True)
+    ran = smcp(*shlex.split(add)[1:])
+    assert (ran.status, ran.err) == (0, "")
+    directory = home / "data" / "server-memory"
+    assert directory.is_dir()
+    assert servers(home)["memory"] == {
+        "command": list(command),
+        "env": {"MEMORY_FILE_PATH": f"{directory}/memory.jsonl"},
+        "mounts": [{"path": str(directory), "access": "rw"}],
+    }
+    ran = smcp("add", "--replace", "memory", "--profile", "node", "--", *command)
+    assert ran.err.splitlines()[2] == f"  and, with --replace, also: {' '.join(shlex.split(add)[4:8])}"
+    for more in (("--runtime", "bare"), ("--inherit", "MEMORY_FILE_PATH"), ("-e", "MEMORY_FILE_PATH=/a")):
+        assert smcp("add", "--replace", "memory", *more, "--", *command).err == ""
+    assert smcp("add", "time", "--", "uvx", "mcp-server-time").err == ""
 
 
 def test_add_without_a_daemon(smcp: Smcp, home: Path) -> None:

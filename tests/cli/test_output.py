@@ -118,6 +118,55 @@ def test_columns_move_together_where_that_makes_them_fit(
     assert capsys.readouterr().out.splitlines()[1] == (" " * gap).join(("x", "yyy", "z"))
 
 
+WIDE = (("NAME", "FROM", "SIZE", "KIND"), ("memories", "somewhere", "123456", "kind"))
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        ("100", "memories  somewhere  123456  kind"),
+        ("30", "memories somewhere 123456 kind"),
+        ("29", "memories somewhere kind"),
+        ("22", "memories somewhe… kind"),
+        ("20", "memories somew… kind"),
+        ("15", "memories kind"),
+        # Nothing more is given up: what a row is about stays whole.
+        ("10", "memories  kind"),
+    ],
+)
+def test_what_is_spare_is_given_up_in_a_narrow_terminal_and_no_more_than_it_takes(
+    width: str, shown: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spare = (("SIZE", 0), ("FROM", 5), ("FROM", 0))
+    columns, row = WIDE
+    output.print_table(columns, [row], spare=spare)
+    assert capsys.readouterr().out.splitlines()[1] == "memories  somewhere  123456  kind", "whole for a program"
+    for name, value in (("TERM", "xterm"), ("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", width)):
+        monkeypatch.setenv(name, value)
+    output.print_table(columns, [row], spare=spare)
+    head, line = capsys.readouterr().out.splitlines()
+    assert " ".join(line.split()) == " ".join(shown.split())
+    assert len(head.split()) == len(shown.split())
+
+
+def test_a_line_is_folded_between_words_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "2026  git   state  " + "from=RUNNING " * 5 + "error=a\nb"
+    output.print_folded(text)
+    assert capsys.readouterr().out.splitlines() == [text.replace("\n", " ")]
+    for name, value in (("TERM", "xterm"), ("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "50")):
+        monkeypatch.setenv(name, value)
+    output.print_folded(text)
+    assert capsys.readouterr().out.splitlines() == [
+        "2026  git   state  from=RUNNING from=RUNNING",
+        "    from=RUNNING from=RUNNING from=RUNNING error=a",
+        "    b",
+    ]
+    output.print_folded("short")
+    assert capsys.readouterr().out == "short\n"
+
+
 def test_cells_are_one_line_and_aligned_by_what_they_fill(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_table(("A", "B"), [("日本", "x\ny"), ("a\tb", "")])
     assert capsys.readouterr().out.splitlines() == ["A     B", "日本  x y", "a b"]

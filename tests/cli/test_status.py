@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import msgspec
+import pytest
+from rich.text import Text
 
 from supervisord_mcp.protocol import control
 from supervisord_mcp.protocol.control import DaemonStatus, InstanceStatus, ServerStatus, StatusResult
@@ -49,6 +51,18 @@ STATUS = StatusResult(
         ServerStatus(name="bad", state="FATAL", last_error="exit status 1\n\x1b[31mTraceback\x1b]0;x\x07"),
     ),
 )
+
+
+def test_status_fits_80_columns(smcp: Smcp, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    git, *_ = STATUS.servers
+    running = msgspec.structs.replace(git.instances[0], pid=1234567, uptime=7384)
+    server = msgspec.structs.replace(git, name="filesystem", profile="python-net", instances=(running,))
+    daemon.answers[control.Status] = msgspec.structs.replace(STATUS, servers=(server,))
+    for name, value in (("TERM", "xterm"), ("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "80")):
+        monkeypatch.setenv(name, value)
+    _, head, line = [Text.from_ansi(line).plain for line in smcp("status").out.splitlines()]
+    assert len(line) <= 80
+    assert head.split() == ["SERVER", "STATE", "PID", "UPTIME", "SESSIONS", "RESTARTS", "PROFILE", "RUNTIME"]
 
 
 def test_status(smcp: Smcp, daemon: FakeDaemon) -> None:

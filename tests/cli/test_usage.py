@@ -57,7 +57,8 @@ def test_usage_of_one_server(smcp: Smcp, told: FakeDaemon) -> None:
     out = smcp("usage", "git").out
     assert "git_log" in out
     assert "editor" in out
-    assert "2 starts (1 for a call that waited, 1 after an end that nobody wanted), 1.5s each, the last one 1.0s" in out
+    assert "2 starts (1 for a call that waited, 1 after an end that nobody wanted), 1.5s each" in out
+    assert "each with what was installed for it, the last one 1.0s" in out
     assert "process 4242 node: 90M, 12.5 s of a processor, 11 threads, 30 open files" in out
     assert "saved by sharing: 4 processes and 160M, estimated: a guess" in out
     assert isinstance(told.asked[0], control.Usage)
@@ -70,10 +71,13 @@ def test_usage_since(smcp: Smcp, told: FakeDaemon, monkeypatch: pytest.MonkeyPat
     assert "git, last 10m: " in out
     assert "memory 50M to 169M" in out
     assert "2 starts" in out
-    assert "idle: nothing ran in the last 10m" in out
-    [asked] = told.asked
-    assert isinstance(asked, control.Usage)
-    assert asked.since == 4400.0
+    assert "idle, last 10m: nothing ran" in out
+    out = smcp("usage", "--since", "1970-01-01T01:20").out
+    assert "git, since 1970-01-01T01:20: " in out
+    assert "idle, since 1970-01-01T01:20: nothing ran" in out
+    smcp("usage", "--since", "1d")
+    since = [asked.since for asked in told.asked if isinstance(asked, control.Usage)]
+    assert since == [4400.0, 4800.0, 5000.0 - 86400]
 
 
 def test_usage_since_tells_of_long_steps_only_the_most(smcp: Smcp, told: FakeDaemon) -> None:
@@ -91,7 +95,7 @@ def test_a_limit_that_was_exceeded_once(smcp: Smcp, told: FakeDaemon) -> None:
     assert "limits exceeded: memory 1 time, pids 2 times" in smcp("usage").out
 
 
-@pytest.mark.parametrize("text", ["soon", "0", "-5m", "", "2d"])
+@pytest.mark.parametrize("text", ["soon", "0", "-5m", "", "2d", "2020-01-01", "9999-12-31"])
 def test_usage_since_no_time(smcp: Smcp, told: FakeDaemon, text: str) -> None:
     ran = smcp("usage", "--since", text)
     assert (ran.status, told.asked) == (2, [])
