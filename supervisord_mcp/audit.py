@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,9 @@ PATIENCE = 2.0
 LONGEST = 8192
 #: So are arguments that are nested more deeply: whoever reads the files could not read such a record.
 DEEPEST = 100
+#: From this length on OpenSSL makes the digest, in bytes: Python's own hash, which is all that the daemon has loaded
+#: (`omissions`), may hold up every thread while it works: two milliseconds for so much.
+BULKY = 1 << 18
 #: So much of the name of a tool is recorded, in characters: a host must not fill the files with one that it makes up.
 LONGEST_NAME = 256
 
@@ -209,7 +213,7 @@ def line_of(call: Call, pid: int | None, epoch: float, masked: bool) -> bytes:
         duration=round(call.ended - call.began, 6),
     )
     if arguments:
-        record.digest = hashlib.sha256(arguments).hexdigest()
+        record.digest = _digest(arguments)
         if masked and len(arguments) <= LONGEST and not _is_deep(arguments):
             # A line has no newline in it, whatever a host writes between its words.
             record.arguments = Raw(msgspec.json.format(arguments, indent=-1))
@@ -230,6 +234,14 @@ def arguments_of(line: bytes, identity: bytes) -> bytes:
         return next((_arguments(request) for request in found if bytes(request.id) == identity), b"")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return b""
+
+
+def _digest(arguments: bytes) -> str:
+    make = hashlib.sha256
+    if len(arguments) >= BULKY:
+        with suppress(ImportError):
+            from _hashlib import openssl_sha256 as make
+    return make(arguments).hexdigest()
 
 
 def _is_deep(text: bytes) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import stat
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,7 +18,7 @@ import pytest
 
 from supervisord_mcp import audit as module
 from supervisord_mcp import rotated
-from supervisord_mcp.audit import DEEPEST, LONGEST, LONGEST_NAME, Audit, _Batch, arguments_of, line_of
+from supervisord_mcp.audit import BULKY, DEEPEST, LONGEST, LONGEST_NAME, Audit, _Batch, arguments_of, line_of
 from supervisord_mcp.config.daemon import Audit as Settings
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.observer import Event, Observers
@@ -99,6 +100,29 @@ def test_a_record_has_no_secret_in_it() -> None:
     record = json.loads(line)
     assert record["arguments"] == {"token": "***", "more": ["******"]}
     assert (record["host"], record["tool"]) == ("editor ***", "read ***")
+
+
+@pytest.mark.parametrize("openssl", [True, False])
+@pytest.mark.parametrize("length", [BULKY - 1, BULKY, BULKY + 1])
+def test_bulky_arguments_have_the_same_digest(length: int, openssl: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not openssl:
+        monkeypatch.setitem(sys.modules, "_hashlib", None)
+    arguments = f'"{"x" * (length - 2)}"'
+    record = json.loads(line_of(call(request(arguments)), None, 0.0, masked=True))
+    assert record["digest"] == hashlib.sha256(arguments.encode()).hexdigest()
+
+
+def test_bulky_arguments_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+
+    def openssl(data: bytes) -> Any:
+        used.append(len(data))
+        return hashlib.sha256(data)
+
+    monkeypatch.setattr("_hashlib.openssl_sha256", openssl)
+    for length in (BULKY - 1, BULKY):
+        line_of(call(request(f'"{"x" * (length - 2)}"')), None, 0.0, masked=True)
+    assert used == [BULKY]
 
 
 def test_long_arguments_are_left_out_and_have_a_digest() -> None:

@@ -6,6 +6,7 @@ import traceback
 
 from supervisord_mcp.cli.ending import ended
 from supervisord_mcp.errors import SmcpError
+from supervisord_mcp.omissions import left_out
 
 
 def main(*, on_demand: bool) -> int:
@@ -15,7 +16,8 @@ def main(*, on_demand: bool) -> int:
 
 def _daemon(*, on_demand: bool) -> int:
     try:
-        from supervisord_mcp import daemon
+        with left_out():
+            from supervisord_mcp import daemon
 
         return daemon.main(on_demand=on_demand)
     except SmcpError:

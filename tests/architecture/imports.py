@@ -11,7 +11,7 @@ from tests.architecture.source import PACKAGE, Import, Module, Project, Violatio
 
 #: A module imports only from lower layers or its own folder. The empty name is the package's ``__init__``.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"", "errors", "eventloop", "shim"}),
+    frozenset({"", "errors", "eventloop", "omissions", "shim"}),
     frozenset({"protocol", "policy", "egress"}),
     frozenset({"config", "runtimes", "systemd", "pipes", "hangup", "endpoint", "facts", "loglines", "rotated"}),
     frozenset({"credentials"}),
