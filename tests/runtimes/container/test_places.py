@@ -52,7 +52,7 @@ def environ(home: Path) -> dict[str, str]:
 )
 def test_what_the_entry_names_comes_first(environ: dict[str, str], word: str, url: str) -> None:
     place = find_place(word, {**environ, "DOCKER_HOST": "unix:///other"})
-    assert (place.url, place.origin) == (url, "engine")
+    assert (place.url, place.origin) == (url, "engine in config.toml")
 
 
 def test_docker_host_comes_before_contexts_and_sockets(environ: dict[str, str], home: Path) -> None:
