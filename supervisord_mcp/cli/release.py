@@ -59,7 +59,8 @@ def release(
         except SmcpError as error:
             failed = True
             remedy = f"{error.remedy}\n  how it was: {releasing.backups(where.paths, one)}".lstrip("\n ")
-            print_error(SmcpError(f"{one.file} stays as it is: {error.message}", remedy=remedy))
+            why = error.message.removeprefix(f"{one.file}: ")
+            print_error(SmcpError(f"{one.file} stays as it is: {why}", remedy=remedy))
     if remove:
         _remove(_unused(done))
     elif done:
