@@ -23,6 +23,8 @@ _INSTALL = (
 _ENTRY = "engine in config.toml"
 _SCHEMES = ("unix", "tcp", "ssh", "http", "https")
 _REACH_SECONDS = 2.0
+#: The sockets of the engines of the machine, which root runs.
+_OF_MACHINE = {"docker": "/var/run/docker.sock", "podman": "/run/podman/podman.sock"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,8 @@ def _sockets(word: str, environ: Mapping[str, str]) -> list[str]:
     home = environ.get("HOME") or os.path.expanduser("~")
     docker = [f"{runtime}/docker.sock", f"{home}/.docker/run/docker.sock", f"{home}/.docker/desktop/docker.sock"]
     podman = [f"{runtime}/podman/podman.sock"]
-    found = {"docker": [*docker, "/var/run/docker.sock"], "podman": [*podman, "/run/podman/podman.sock"]}
-    return found.get(word) or [*docker, *podman, "/run/podman/podman.sock", "/var/run/docker.sock"]
+    found = {"docker": [*docker, _OF_MACHINE["docker"]], "podman": [*podman, _OF_MACHINE["podman"]]}
+    return found.get(word) or [*docker, *podman, _OF_MACHINE["podman"], _OF_MACHINE["docker"]]
 
 
 def _at(url: str, origin: str, environ: Mapping[str, str]) -> Place:
