@@ -15,6 +15,8 @@ from supervisord_mcp.protocol.commands import LogMessage
 
 #: The states that are reached for a reason which no event of the lifecycle names.
 _CAUSED = ("BACKOFF", "FATAL", "EXITED")
+#: From here a failure that is no fault of the server leads to STOPPED, until the next call.
+_STARTING = "STARTING"
 
 #: What is said in the log where nothing went wrong, and yet a child is ended.
 _OTHER_ERA = "another process is to tell whether it speaks the older era of the protocol too"
@@ -31,7 +33,8 @@ class Announcements:
 
     def state(self, before: str, now: Lifecycle, why: life.Event, sessions: int) -> None:
         """The state that people see is another one, because of an event of the lifecycle."""
-        cause = now.cause if now.shown in _CAUSED else ""
+        failed = isinstance(why, life.SpawnFailed) and why.blameless and before == _STARTING
+        cause = now.cause if failed or now.shown in _CAUSED else ""
         data = {
             "instance": str(self._key),
             "generation": now.generation,

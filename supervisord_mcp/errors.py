@@ -15,7 +15,7 @@ class SmcpError(Exception):
     exit_status = 1
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
-        super().__init__(message if not remedy else f"{message}\n  {remedy}")
+        super().__init__("\n  ".join((message, *remedy.splitlines())))
         self.message = message
         self.remedy = remedy
 

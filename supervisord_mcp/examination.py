@@ -117,8 +117,11 @@ def _engines(environ: Mapping[str, str], version: Callable[..., str | None]) -> 
         own = version(name, "--version")
         if own is None:
             continue
-        form = "{{.ServerVersion}}" if name == "docker" else "{{.Version.Version}}"
-        done = _run([shutil.which(name, path=environ.get("PATH")) or name, "info", "--format", form], environ)
+        # Where it is not let in, "docker info" fails in its own template.
+        asking = ["version", "--format", "{{.Server.Version}}"]
+        if name == "podman":
+            asking = ["info", "--format", "{{.Version.Version}}"]
+        done = _run([shutil.which(name, path=environ.get("PATH")) or name, *asking], environ)
         trouble = (
             "" if done.returncode == 0 and done.stdout.strip() else _last_line(done.stderr) or "it does not answer"
         )
@@ -178,5 +181,7 @@ def _run(words: Sequence[str], environ: Mapping[str, str]) -> subprocess.Complet
             timeout=_PATIENCE,
             check=False,
         )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, 1, "", f"it does not answer within {_PATIENCE:g} s")
     except (OSError, subprocess.SubprocessError) as error:
         return subprocess.CompletedProcess(words, 1, "", str(error))

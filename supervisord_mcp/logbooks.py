@@ -22,12 +22,19 @@ class ServerLogs(Mapping[str, ServerLog]):
         self._config = Config()
 
     def configure(self, config: Config) -> None:
-        """Take the limits of a new configuration; what is left of a removed server is closed with its last line."""
-        self._config = config
+        """Take the limits of a new configuration; what is left of a removed server is closed with its last line.
+
+        What is another one than before is said in the log, for it is why a server is about to stop.
+        """
+        before, self._config = self._config.servers, config
         for name, log in self._logs.items():
             if (server := config.servers.get(name)) is not None:
+                if name in before and before[name] != server:
+                    log.write(OURS, "its entry in the configuration changed")
                 log.limit(max_size=server.log.max_size, keep=server.log.keep, rate=server.log.rate)
             else:
+                if name in before:
+                    log.write(OURS, "it was removed from the configuration")
                 log.close()
 
     def __getitem__(self, name: str) -> ServerLog:
@@ -55,7 +62,7 @@ class ServerLogs(Mapping[str, ServerLog]):
     def note(self, event: Event) -> None:
         """Write down an event that is about a session of a server."""
         words = _WORDS.get(event.kind)
-        if words is not None and event.server in self._config.servers:
+        if words is not None and (event.server in self._config.servers or event.server in self._logs):
             self[event.server].write(OURS, words(event), session=event.data["session"])
 
     def _make(self, name: str, settings: Settings) -> ServerLog:

@@ -54,6 +54,14 @@ def test_a_state_has_what_was_before_and_the_cause(told: Told) -> None:
     assert told.lines[-1] == "smcp STOPPED -> STARTING"
 
 
+def test_a_start_that_failed_blamelessly_has_its_cause(told: Told) -> None:
+    asleep = Lifecycle(State.ASLEEP, cause="no container engine\n  Start it", generation=4)
+    told.tell.state("STARTING", asleep, life.SpawnFailed(4, True, "", blameless=True), 1)
+    told.tell.state("STOPPING", asleep, life.SpawnFailed(4, True, "", blameless=True), 1)
+    assert [data["cause"] for _, data in told.events] == ["no container engine\n  Start it", ""]
+    assert told.lines == ["smcp STARTING -> STOPPED: no container engine", "smcp STOPPING -> STOPPED"]
+
+
 def test_a_child_that_is_ended_to_try_the_other_era_is_told_as_that(told: Told) -> None:
     told.tell.state("STARTING", Lifecycle(State.CLOSING, cause="", generation=1), life.Replace(1), 1)
     assert told.events[0][1]["why"] == "replace"

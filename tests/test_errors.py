@@ -45,6 +45,7 @@ def test_the_remedy_follows_the_message() -> None:
     assert (error.message, error.remedy) == ("name a server", "see: smcp list")
     assert str(error) == "name a server\n  see: smcp list"
     assert str(UsageError("name a server")) == "name a server"
+    assert str(UsageError("name a server", remedy="one\ntwo")) == "name a server\n  one\n  two"
 
 
 def test_a_launch_error_says_whether_trying_again_can_help() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
+from supervisord_mcp import examination
 from supervisord_mcp.examination import Engine, Room, examine, room
 from supervisord_mcp.runtimes.landlock import ruleset
 
@@ -47,6 +49,20 @@ def test_an_engine_that_is_refused_says_why_and_one_that_answers_is_well(tmp_pat
         Engine("docker", "28.2.2", "permission denied"),
         Engine("podman", "28.2.2"),
     )
+
+
+def test_an_engine_is_asked_for_what_it_can_say_when_it_is_closed(tmp_path: Path) -> None:
+    answer = 'case "$1" in --version) echo 28.2.2;; info) echo "template: 1:2" >&2; exit 1;; *) {} esac'
+    _program(tmp_path, "docker", answer.format("echo 'permission denied' >&2; exit 1;;"))
+    found = examine({"PATH": str(tmp_path)}, str(tmp_path)).engines
+    assert found[0] == Engine("docker", "28.2.2", "permission denied")
+
+
+def test_an_engine_that_hangs_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "_PATIENCE", 0.5)
+    _program(tmp_path, "docker", f'case "$1" in --version) echo 28.2.2;; *) exec {shutil.which("sleep")} 60;; esac')
+    trouble = "it does not answer within 0.5 s"
+    assert examine({"PATH": str(tmp_path)}, str(tmp_path)).engines[0] == Engine("docker", "28.2.2", trouble)
 
 
 def test_room_is_that_of_the_disk_also_before_a_directory_is_there(tmp_path: Path) -> None:

@@ -93,6 +93,27 @@ def test_sessions_are_in_the_log_of_their_server(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.log"]
 
 
+def test_a_change_of_the_configuration_is_in_the_log_with_what_follows_from_it(tmp_path: Path) -> None:
+    observers = Observers()
+    logs = ServerLogs(tmp_path, observers)
+    observers.add(logs.note)
+    logs.configure(configured(a={}, b={}, c={}))
+    for name in "ab":
+        logs[name].write("smcp", "begins")
+    logs.configure(configured(a={"args": ["x"]}, b={}))
+    logs.configure(configured(b={}))
+    observers.publish(Event("session-closed", "a", {"session": 3, "reason": "server 'a' was removed"}))
+    logs.configure(configured(b={}))
+    assert [line.split(" ", 1)[1] for line in logs["a"].last(9)] == [
+        "smcp begins",
+        "smcp its entry in the configuration changed",
+        "smcp it was removed from the configuration",
+        "smcp[session-3] session closed: server 'a' was removed",
+    ]
+    assert len(logs["b"].last(9)) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.log", "b.log"]
+
+
 def test_what_was_counted_is_written_down_now_and_then(tmp_path: Path) -> None:
     logs = ServerLogs(tmp_path)
     logs.configure(configured(a={}))

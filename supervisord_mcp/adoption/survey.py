@@ -80,9 +80,10 @@ def way(entry: HostEntry) -> tuple[Way, str]:
 
 
 def tokens(entry: HostEntry) -> list[str]:
-    """Return where in an entry secrets stand in the open."""
+    """Return where in an entry secrets stand in the open. What the host itself asks for, or keeps, does not."""
+    kept = {part.field for part in entry.unresolved}
     plain = {name: value for name, text in entry.env.items() if (value := literal(text)) is not None}
-    found = [f"env.{name}" for name in secrets_in(plain)]
+    found = [f"env.{name}" for name in secrets_in(plain) if f"env.{name}" not in kept or has_token(plain[name])]
     found += [f"args[{number - 1}]" for number in secret_words(entry.words) if number]
     if entry.url is not None and has_token(entry.url):
         found.append("url")

@@ -160,7 +160,12 @@ def _hand_over(
                 console().print(f"adopted {printable(str(path))}", soft_wrap=True)
         except SmcpError as error:
             failed = True
-            print_error(SmcpError(f"{path} stays as it is: {error.message}", remedy=error.remedy))
+            why = error.message.removeprefix(f"{path}: ")
+            print_error(SmcpError(f"{path} stays as it is: {why}", remedy=error.remedy))
+    # What no file of a host names would only be left over.
+    unused = [server for server in working.servers if written.isdisjoint(one.file for one in server.sources)]
+    if unused:
+        _take_back(unused, imported, where)
     return written, failed
 
 

@@ -83,7 +83,7 @@ class Client:
 
         Raise `NoDaemonError` if the daemon ends first.
         """
-        request_id, begun = self._request(operation), False
+        request_id, begun = self._request(operation), bool(getattr(operation, "follow", False))
         while True:
             # A person follows for as long as they like, and a daemon that dies closes the connection.
             try:

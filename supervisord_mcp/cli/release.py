@@ -10,7 +10,7 @@ from supervisord_mcp.cli.client import reload_daemon
 from supervisord_mcp.cli.confirming import DryRun, Yes, check_answerable, confirm
 from supervisord_mcp.cli.output import console, count, print_error, printable
 from supervisord_mcp.cli.person import Hosts, alone, person, world
-from supervisord_mcp.errors import SmcpError
+from supervisord_mcp.errors import ConfigError, SmcpError
 
 if TYPE_CHECKING:
     from supervisord_mcp.adoption.releasing import Release
@@ -59,13 +59,12 @@ def release(
         except SmcpError as error:
             failed = True
             remedy = f"{error.remedy}\n  how it was: {releasing.backups(where.paths, one)}".lstrip("\n ")
-            print_error(SmcpError(f"{one.file} stays as it is: {error.message}", remedy=remedy))
+            why = error.message.removeprefix(f"{one.file}: ")
+            print_error(SmcpError(f"{one.file} stays as it is: {why}", remedy=remedy))
     if remove:
-        _remove(done)
+        _remove(_unused(done))
     elif done:
-        console().print(
-            "the servers stay in smcp; smcp release --remove takes those away that no host uses", soft_wrap=True
-        )
+        _tell_left(done)
     if failed:
         raise typer.Exit(1)
 
@@ -85,19 +84,35 @@ def _show(one: Release) -> None:
     console().print(printable(text), soft_wrap=True)
 
 
-def _remove(done: list[Release]) -> None:
-    """Remove the servers that only the released entries named."""
+def _tell_left(done: list[Release]) -> None:
+    try:
+        unused = _unused(done)
+    except ConfigError:  # it is no matter of the hosts, whose files are given back
+        return
+    if unused:
+        text = f"these servers stay in smcp, and no host uses them: {', '.join(unused)} (smcp remove NAME)"
+        console().print(printable(text), soft_wrap=True)
+
+
+def _unused(done: list[Release]) -> list[str]:
+    """Return the servers that only the released entries named."""
     from supervisord_mcp.adoption.gathering import gather
     from supervisord_mcp.adoption.records import Records
     from supervisord_mcp.adoption.releasing import unused_servers
-    from supervisord_mcp.config import edit
     from supervisord_mcp.config.load import load
 
     places = world().paths
     released = [record for one in done for record in one.records]
     # An entry may name a server without a record: a copy that somebody made in the host, or one written by hand.
     entries = gather(person(None)).entries
-    for name in unused_servers(load(places).config.servers, released, Records.of(places).adopted(), entries):
-        edit.remove_server(places, name)
+    return unused_servers(load(places).config.servers, released, Records.of(places).adopted(), entries)
+
+
+def _remove(names: list[str]) -> None:
+    """Remove servers from the configuration."""
+    from supervisord_mcp.config import edit
+
+    for name in names:
+        edit.remove_server(world().paths, name)
         console().print(f"removed the server {name}", soft_wrap=True)
     reload_daemon()

@@ -36,7 +36,7 @@ class Source(ABC):
 def checked(value: str) -> str:
     """Return a value that a process can be given. Raise `SecretError` where it is none."""
     if not value.strip():
-        raise SecretError("it is empty", remedy="Store the value itself; to have no secret, remove the grant.")
+        raise SecretError("the value is empty", remedy="Store the value itself; to have no secret, remove the grant.")
     if "\0" in value:
         raise SecretError("it has a NUL character, which no process can be given", remedy="Store it as text.")
     try:

@@ -28,6 +28,11 @@ PASSPHRASE_CREDENTIAL: Final = "smcp-vault-passphrase"
 #: The entry of the keyring is called after the vault's key.
 _ENTRY: Final = "smcp-vault/{}"
 
+_LOST: Final = (
+    "Put the key file back. Where nobody has it any more nobody can read the vault: move the vault away, and store the"
+    " secrets anew."
+)
+
 PROTECTS: Final[Mapping[KeyKind, str]] = {
     "keyring": "Its key is in the keyring of your system: whoever gets a copy of your files or your disk cannot read"
     " it. Programs that run as you can, while the keyring is open.",
@@ -67,9 +72,7 @@ class Keys:
                 except SecretError as error:
                     # Its rights can be set right; what is not there, or is another one, has to come back.
                     remedy = error.remedy if os.path.exists(self.file(place)) else ""
-                    raise SecretError(
-                        f"it has no key: {error.message}", remedy=remedy or "Put the key file back."
-                    ) from None
+                    raise SecretError(f"it has no key: {error.message}", remedy=remedy or _LOST) from None
             case "passphrase":
                 with self._deriving:
                     return self._of_passphrase(place)

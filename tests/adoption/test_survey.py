@@ -38,6 +38,13 @@ def test_secrets_in_the_open() -> None:
     assert tokens(entry(TOKEN)) == []
 
 
+def test_a_secret_that_its_host_asks_for_is_not_in_the_open(machine: Machine) -> None:
+    asked, both = ({"command": "x", "env": {"API_TOKEN": f"{text}${{input:token}}"}} for text in ("", TOKEN))
+    machine.write(".config/Code/User/mcp.json", {"a": asked, "b": both}, key="servers")
+    found = {one.name: tokens(one) for one in machine.gathered().entries}
+    assert found == {"a": [], "b": ["env.API_TOKEN"]}
+
+
 def test_the_place_of_an_entry() -> None:
     assert place_of(entry("x")) == "/h/.cursor/mcp.json:3: mcpServers.s"
 

@@ -16,7 +16,7 @@ from supervisord_mcp.adoption import adopting
 from supervisord_mcp.cli import person, secret_values
 from supervisord_mcp.config.files import locked
 from supervisord_mcp.credentials.vault import NewKey, Vault
-from supervisord_mcp.errors import LaunchError, SmcpError
+from supervisord_mcp.errors import HostFileError, LaunchError, SmcpError
 from supervisord_mcp.hosts.files import Reading
 from supervisord_mcp.protocol import control
 from tests.adoption.machine import TIME, TOKEN, Machine
@@ -361,3 +361,24 @@ def test_a_file_that_cannot_be_changed_is_told_once_and_nothing_is_made_for_it(
     assert (ran.status, ran.err.count(f"{goose} stays as it is")) == (1, 1)
     assert list(servers(machine)) == ["time"]
     assert goose.read_text() == text
+
+
+def test_what_was_imported_for_files_that_cannot_be_written_is_removed_again(
+    smcp: Smcp, machine: Machine, tools: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cursor, claude = machine.cursor(time=TIME, git=GIT), machine.claude(time=TIME)
+    written = adopting.adopt_file
+
+    def refused(reading: Reading, *rest: Any) -> bool:
+        if reading.file.path == cursor:
+            raise HostFileError(f"{cursor}: cannot be written: the file is read-only; nothing was changed")
+        return written(reading, *rest)
+
+    monkeypatch.setattr(adopting, "adopt_file", refused)
+    ran = smcp("adopt", "--yes", "--untried")
+    assert ran.status == 1
+    assert f"{cursor} stays as it is: cannot be written: the file is read-only" in ran.err
+    assert f"adopted {claude}\n" in ran.out
+    assert list(servers(machine)) == ["time"]
+    assert machine.vault == {}
+    assert tools.asked[-1] == control.Reload()

@@ -24,9 +24,19 @@ def test_every_byte_comes_back(smcp: Smcp, machine: Machine) -> None:
     assert file.read_bytes() != before
     ran = smcp("release", "--yes")
     assert (ran.status, ran.err) == (0, "")
-    assert ran.out.endswith("the servers stay in smcp; smcp release --remove takes those away that no host uses\n")
+    assert ran.out.endswith("these servers stay in smcp, and no host uses them: time (smcp remove NAME)\n")
     assert file.read_bytes() == before
     assert list(tomllib.loads(machine.paths.config_file.read_text())["servers"]) == ["time"]
+
+
+def test_a_faulty_configuration_keeps_no_file(smcp: Smcp, machine: Machine) -> None:
+    file = machine.cursor(time=TIME)
+    before = file.read_bytes()
+    machine.adopt()
+    machine.paths.config_file.write_text("[servers")
+    ran = smcp("release", "--yes")
+    assert (ran.status, ran.out, ran.err) == (0, f"{file}: every byte becomes what it was\n", "")
+    assert file.read_bytes() == before
 
 
 def test_servers_go_too_if_that_is_wanted(smcp: Smcp, machine: Machine, tools: FakeDaemon) -> None:

@@ -130,7 +130,7 @@ def test_into_the_keyring(smcp: Smcp, home: Path, keyring: MemoryKeyring) -> Non
 
 REFUSED: dict[str, tuple[tuple[str, ...], str, int, str]] = {
     "the value on the command line": (("set", "github", "ghp_value"), VALUE, 2, "unexpected extra argument"),
-    "nothing": (("set", "github"), "", 1, "it is empty"),
+    "nothing": (("set", "github"), "", 1, "the value is empty"),
     "a NUL": (("set", "github"), f"{VALUE}\0", 1, "NUL"),
     "too long": (("set", "github"), "x" * 200_000, 1, "longer than"),
     "no name": (("set", f"{VALUE}!"), VALUE, 2, "a name has"),

@@ -11,7 +11,7 @@ import pytest
 from supervisord_mcp.errors import SmcpError
 from supervisord_mcp.protocol.tapping import Tap, TapRecord
 from tests.cli.conftest import Smcp
-from tests.cli.daemon import FakeDaemon, Stream, clean_lines
+from tests.cli.daemon import FakeDaemon, HangUp, Stream, clean_lines
 
 CALL = '{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"echo","arguments":{"a":"\\u001b[31m"}}}'
 ARGUMENTS = '{"name":"echo","arguments":{"a":"\\u001b[31m"}}'
@@ -128,6 +128,13 @@ def test_the_name_of_a_file_is_free_again_where_nothing_was_told(
     daemon.answers[Tap].cut = True
     assert smcp("tap", "git", "--save", str(file)).status == 3
     assert len(file.read_text().splitlines()) == 3, "what was told is kept"
+
+
+def test_the_end_of_the_daemon_is_told_also_where_nothing_passed(smcp: Smcp, daemon: FakeDaemon) -> None:
+    daemon.answers[Tap] = HangUp()
+    ran = smcp("tap", "git", "-f")
+    assert (ran.status, ran.err.splitlines()[0]) == (3, "error[no-daemon]: the daemon ended, so nothing more comes")
+    assert "before it answered" in smcp("tap", "git").err
 
 
 def test_a_full_disk_is_told(smcp: Smcp, tapped: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from supervisord_mcp.errors import SecretError
 from tests.kit.bounded import bounded
 
 BAD = {
-    "empty": ("", "it is empty"),
-    "blanks": (" \n\t", "it is empty"),
+    "empty": ("", "the value is empty"),
+    "blanks": (" \n\t", "the value is empty"),
     "NUL": ("a\0b", "NUL"),
     "too long": ("x" * (LONGEST + 1), "longer than"),
     "no text": ("\ud800", "no valid text"),

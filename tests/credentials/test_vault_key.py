@@ -41,7 +41,8 @@ def test_a_file_that_only_its_owner_can_read(tmp_path: Path) -> None:
     keys.forget(place)
     with pytest.raises(SecretError, match="it has no key: there is no file") as caught:
         keys.find(place)
-    assert caught.value.remedy == "Put the key file back."
+    assert caught.value.remedy.startswith("Put the key file back. ")
+    assert "move the vault away" in caught.value.remedy
 
 
 def test_a_file_that_cannot_be_made(tmp_path: Path) -> None:

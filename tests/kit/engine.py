@@ -15,7 +15,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import docker
@@ -98,6 +98,16 @@ class Dockerd:
             with contextlib.suppress(OSError, ValueError):
                 os.kill(int(record.read_text()), signal.SIGKILL)
             record.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Let it answer nobody for the time of a block."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         """End it, and remove what it has."""

@@ -26,6 +26,8 @@ from supervisord_mcp.runtimes.watcher import Bounds, Watcher
 #: How long an engine has to end a container by itself, and to remove what is left of it.
 _KILL_SECONDS = 2.0
 _REMOVE_SECONDS = 10.0
+#: How long one that hangs is waited for when it is asked to; it is asked again by the next daemon.
+_DISCARD_SECONDS = 5.0
 #: How long after its first process an engine may take to say how a container ended.
 _TOLD_SECONDS = 10.0
 #: The same where nobody hears the engine, which has gone away itself.
@@ -158,7 +160,7 @@ class ContainerChild(Child):
         with anyio.move_on_after(_REMOVE_SECONDS):
             await self._watched.removed.wait()
             return
-        with contextlib.suppress(EngineError):
+        with contextlib.suppress(EngineError), anyio.move_on_after(_DISCARD_SECONDS):
             await self._engine.call(lambda client: discard(client, self._running.name))
 
     def _send(self, *numbers: int) -> None:

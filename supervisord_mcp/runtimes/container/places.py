@@ -17,11 +17,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _INSTALL = (
-    "Install Docker (Debian: apt install docker.io), or set DOCKER_HOST, or `engine`.\n"
-    "Podman has to listen: systemctl --user enable --now podman.socket"
+    "Start it (Docker: sudo systemctl start docker, Podman: systemctl --user enable --now podman.socket), install one\n"
+    "(Debian: apt install docker.io), or say where it is, in DOCKER_HOST or in `engine` of the entry."
 )
+_ENTRY = "engine in config.toml"
 _SCHEMES = ("unix", "tcp", "ssh", "http", "https")
 _REACH_SECONDS = 2.0
+#: The sockets of the engines of the machine, which root runs.
+_OF_MACHINE = {"docker": "/var/run/docker.sock", "podman": "/run/podman/podman.sock"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,10 @@ def find_place(word: str, environ: Mapping[str, str]) -> Place:
     if word in ("docker", "podman", ""):
         return _usual(word, environ)
     if urlsplit(word).scheme in _SCHEMES:
-        return _at(word, "engine", environ)
+        return _at(word, _ENTRY, environ)
     if word.startswith("/"):
-        return _at(f"unix://{word}", "engine", environ)
-    return _context(word, "engine", environ)
+        return _at(f"unix://{word}", _ENTRY, environ)
+    return _context(word, _ENTRY, environ)
 
 
 def _usual(word: str, environ: Mapping[str, str]) -> Place:
@@ -82,8 +85,8 @@ def _sockets(word: str, environ: Mapping[str, str]) -> list[str]:
     home = environ.get("HOME") or os.path.expanduser("~")
     docker = [f"{runtime}/docker.sock", f"{home}/.docker/run/docker.sock", f"{home}/.docker/desktop/docker.sock"]
     podman = [f"{runtime}/podman/podman.sock"]
-    found = {"docker": [*docker, "/var/run/docker.sock"], "podman": [*podman, "/run/podman/podman.sock"]}
-    return found.get(word) or [*docker, *podman, "/run/podman/podman.sock", "/var/run/docker.sock"]
+    found = {"docker": [*docker, _OF_MACHINE["docker"]], "podman": [*podman, _OF_MACHINE["podman"]]}
+    return found.get(word) or [*docker, *podman, _OF_MACHINE["podman"], _OF_MACHINE["docker"]]
 
 
 def _at(url: str, origin: str, environ: Mapping[str, str]) -> Place:
@@ -92,7 +95,7 @@ def _at(url: str, origin: str, environ: Mapping[str, str]) -> Place:
     verified = bool(environ.get("DOCKER_TLS_VERIFY"))
     if scheme in ("tcp", "https") and (verified or environ.get("DOCKER_CERT_PATH")):
         directory = environ.get("DOCKER_CERT_PATH") or _settings(environ)
-    return Place(url, origin, directory, verified, f"Look at {origin}, which says where the engine is.")
+    return Place(url, origin, directory, verified, f"Start it there, or change what says that it is there: {origin}.")
 
 
 def _context(name: str, origin: str, environ: Mapping[str, str]) -> Place:

@@ -62,7 +62,7 @@ class ContainerRuntime(Runtime):
         """``place`` is a directory for what containers are shown, ``around`` what egress needs of the daemon."""
         self.engines = engines or Engines()
         self._place, self._gates, self._tools_place = place, place / "gates", place / "tools"
-        self._sweeper = Sweeper(self.engines, place / "engines")
+        self._sweeper = Sweeper(self.engines, place / "engines", self._running)
         self._around = around or Surroundings()
         #: Makes what protected paths are mounted on.
         self.placeholders = Placeholders()
@@ -250,6 +250,10 @@ class ContainerRuntime(Runtime):
         """
         shutil.rmtree(self._gates, ignore_errors=True)
         await self._sweeper.clean(daemon_of(marker))
+
+    def _running(self) -> frozenset[str]:
+        """Return the names of the containers that this runtime started or is starting."""
+        return frozenset(name for watch in self._watches.values() for name in watch.names)
 
     def rest(self) -> None:
         """Begin to release what the runtime holds for a launch that may come soon, unless one goes on."""

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import logging
 import os
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,11 +29,15 @@ _GONE = (404, 409)
 
 
 class Sweeper:
-    """Removes what is left, once on each engine. ``record`` is the file that tells which ones were used."""
+    """Removes what is left, once on each engine. ``record`` is the file that tells which ones were used.
 
-    def __init__(self, engines: Engines, record: Path) -> None:
+    ``kept`` returns the names of the containers that are not left by anybody: the same engine may have several words.
+    """
+
+    def __init__(self, engines: Engines, record: Path, kept: Callable[[], Collection[str]]) -> None:
         self._engines = engines
         self._record = record
+        self._kept = kept
         self._swept: set[str] = set()
         self._lock = anyio.Lock()
 
@@ -69,18 +74,27 @@ class Sweeper:
         async with self._lock:
             if word not in self._swept:
                 engine = self._engines.of(word)
-                names = await engine.call(functools.partial(_left, daemon=daemon))
+                found = await engine.call(functools.partial(_left, daemon=daemon))
+                # Asked after the engine was: what is started meanwhile is among them.
+                kept = self._kept()
                 async with anyio.create_task_group() as group:
-                    for name in names:
-                        group.start_soon(_remove, engine, name)
+                    for key, names in found.items():
+                        if names.isdisjoint(kept):
+                            group.start_soon(_remove, engine, key)
                 self._swept.add(word)
 
 
-def _left(client: docker.APIClient, *, daemon: str) -> list[str]:
+def _left(client: docker.APIClient, *, daemon: str) -> dict[str, frozenset[str]]:
+    """Return by its id the names of each container of this daemon, whichever run of it made it."""
     labels = [f"{creation.DAEMON}={daemon}", f"{creation.MACHINE}={machine()}"]
     found = client.containers(all=True, filters={"label": labels})
     # An image that was made of one of our containers has our labels, and so has what a person starts from it.
-    return [str(each["Id"]) for each in found if any(creation.is_ours(name) for name in each.get("Names") or ())]
+    names = {str(each["Id"]): [str(name) for name in each.get("Names") or ()] for each in found}
+    return {
+        key: frozenset(name.removeprefix("/") for name in several)
+        for key, several in names.items()
+        if any(creation.is_ours(name) for name in several)
+    }
 
 
 async def _remove(engine: Engine, name: str) -> None:

@@ -78,6 +78,11 @@ class Watch:
         """Whether the engine is heard at this moment."""
         return self._listening.is_set()
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the containers that somebody waits for."""
+        return frozenset(self._watched)
+
     def expect(self, name: str) -> Watched:
         """Return what will be known of a container, by its name; call it before it is started."""
         watched = self._watched[name] = Watched(self._loop.create_future())

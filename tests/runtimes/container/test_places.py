@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisord_mcp.runtimes.container import places
 from supervisord_mcp.runtimes.container.places import find_place
 
 
@@ -37,7 +38,9 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def environ(home: Path) -> dict[str, str]:
+def environ(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment of a person on a machine whose own engines do not run, whatever runs on this one."""
+    monkeypatch.setattr(places, "_OF_MACHINE", {name: f"{home}/of-machine/{name}.sock" for name in places._OF_MACHINE})
     return {"HOME": str(home), "XDG_RUNTIME_DIR": f"{home}/run"}
 
 
@@ -52,7 +55,7 @@ def environ(home: Path) -> dict[str, str]:
 )
 def test_what_the_entry_names_comes_first(environ: dict[str, str], word: str, url: str) -> None:
     place = find_place(word, {**environ, "DOCKER_HOST": "unix:///other"})
-    assert (place.url, place.origin) == (url, "engine")
+    assert (place.url, place.origin) == (url, "engine in config.toml")
 
 
 def test_docker_host_comes_before_contexts_and_sockets(environ: dict[str, str], home: Path) -> None:

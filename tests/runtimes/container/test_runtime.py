@@ -332,6 +332,35 @@ async def test_what_a_killed_daemon_left_is_removed(engine: Dockerd, tmp_path: P
         await killed.aclose()
 
 
+@bounded(60)
+async def test_the_same_engine_by_another_word_keeps_what_runs_there(engine: Dockerd, tmp_path: Path) -> None:
+    async with running(engine, tmp_path) as runtime, launched(runtime, shell("exec cat")) as child:
+        again = replace(shell("echo here; exec cat"), container=replace(IMAGE, engine=engine.url))
+        async with launched(runtime, again) as other:
+            assert await read(other.stdout, b"\n") == b"here\n"
+            assert len(engine.containers()) == 2
+            child.close_stdin()
+            assert await ended(child) == ExitStatus(code=0)
+
+
+@bounded(60)
+async def test_an_engine_that_hangs_is_not_waited_for_at_an_end(
+    engine: Dockerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_TOLD_SECONDS", "_REMOVE_SECONDS", "_DISCARD_SECONDS"):
+        monkeypatch.setattr(f"supervisord_mcp.runtimes.container.child.{name}", 0.5)
+    async with running(engine, tmp_path) as runtime:
+        child = await runtime.launch(shell("exec cat"))
+        with engine.hanging():
+            child.close_stdin()
+            # Its own patience with an engine is a minute.
+            closing = asyncio.ensure_future(child.aclose())
+            await asyncio.wait({closing}, timeout=30)
+            assert closing.done()
+        while engine.containers():
+            await asyncio.sleep(0.1)
+
+
 @pytest.mark.parametrize(
     ("path", "target", "said"),
     [
