@@ -44,7 +44,8 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             **{"from": "the state before", "to": "the state now"},
             why="the event of the lifecycle: start, stop, restart, demand, spawned, spawnfailed, ready, exited, idle,"
             " timerfired, replace",
-            cause="what went wrong, where it went to BACKOFF, EXITED or FATAL",
+            cause="what went wrong, where it went to BACKOFF, EXITED or FATAL, or could not be started for want of"
+            " something outside",
             generation="the number of the run",
             sessions="how many use it",
         ),
