@@ -24,7 +24,7 @@ _END = 1 << 10
 _LONGEST_NAME = 64
 #: Calls are told of so many at once, or after so many seconds.
 _SOON = 0.05
-MANY = 16
+MANY = 64
 
 
 class _Result(msgspec.Struct, gc=False):

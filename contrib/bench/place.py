@@ -105,6 +105,12 @@ class Place:
         """Return the command ``smcp connect``, as a host has it in its configuration."""
         return [sys.executable, "-m", "supervisord_mcp", "connect", name]
 
+    def configure(self, settings: str) -> None:
+        """Give the running daemon other settings."""
+        self._settings = settings
+        self._configure()
+        self._tell(control.Reload())
+
     def start(self, name: str) -> float:
         """Start a server that does not run; return after how many seconds it was ready."""
         began = time.perf_counter()
@@ -179,7 +185,7 @@ class Place:
                 given = [f'TINY_{number}_TOKEN = "{os.urandom(20).hex()}"' for number in range(self._secrets)]
                 lines.append(f"env = {{ {', '.join(given)} }}")
         path = self.home / "config" / "config.toml"
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(lines) + "\n")
 
     def _start(self) -> None:

@@ -22,7 +22,12 @@ from contrib.bench.hosts import Host, crowd, flood
 from contrib.bench.place import BARE, ROOT, BenchError, Place
 from contrib.bench.plan import FULL, QUICK, Plan
 
-_HOSTS = 10
+#: How many hosts call as often as they can.
+HOSTS = 10
+#: What is measured.
+CALL = "time of a call, p50, one host, without a sandbox"
+RATE = f"calls per second, {HOSTS} hosts, without a sandbox"
+COST = "the daemon's processor time for a call"
 _TURNS = 10
 #: How many repetitions one daemon is asked for.
 _ROUNDS = 15
@@ -87,6 +92,11 @@ def over_daemons(
         with ExitStack() as stack:
             places = [stack.enter_context(place) for place in make()]
             found.append((calls(places, part), floods(places, part), processor(places, part)))
+    yield from together(found, bars)
+
+
+def together(found: Sequence[Sequence[Figure]], bars: Sequence[Bar | None]) -> Iterator[Figure]:
+    """Given the same figures of several daemons, yield each with what was found of every daemon, held to its bar."""
     for figures, bar in zip(zip(*found, strict=True), bars, strict=True):
         before = Sample.of(figure.direct.median for figure in figures if figure.direct is not None)
         now = Sample.of(figure.shared.median for figure in figures if figure.shared is not None)
@@ -113,35 +123,37 @@ def calls(places: Sequence[Place], plan: Plan) -> Figure:
     """Return how long a call takes in two places, and the ratio."""
     taken: list[list[float]] = [[], []]
     with _hosts(places, plan) as hosts:
-        for which in _turns(plan.rounds):
+        for which in turns(plan.rounds):
             times = sorted(hosts[which].do("calls", count=plan.calls)["nanoseconds"])
             taken[which].append(times[len(times) // 2] / 1e6)
-    before, now = map(Sample.of, taken)
-    return Figure("time of a call, p50, one host, without a sandbox", "×", now.over(before), None, before, now, "ms")
+    return compared(CALL, taken, "ms")
 
 
 def floods(places: Sequence[Place], plan: Plan) -> Figure:
     """Return how many calls ten hosts make in a second in two places, and the ratio."""
     counted: list[list[float]] = [[], []]
     with ExitStack() as stack:
-        crowds = [stack.enter_context(crowd(place.shim(BARE), place.environ, _HOSTS)) for place in places]
-        for which in _turns(plan.floods):
+        crowds = [stack.enter_context(crowd(place.shim(BARE), place.environ, HOSTS)) for place in places]
+        for which in turns(plan.floods):
             counted[which].append(flood(crowds[which], plan.seconds))
-    before, now = map(Sample.of, counted)
-    name = f"calls per second, {_HOSTS} hosts, without a sandbox"
-    return Figure(name, "×", now.over(before), None, before, now, "/s")
+    return compared(RATE, counted, "/s")
 
 
 def processor(places: Sequence[Place], plan: Plan) -> Figure:
     """Return what a call costs the daemon: unlike its duration hardly changed by what else the machine does."""
     spent: list[list[float]] = [[], []]
     with _hosts(places, plan) as hosts:
-        for which in _turns(plan.rounds):
+        for which in turns(plan.rounds):
             used = places[which].processor_time()
             hosts[which].do("calls", count=plan.calls)
             spent[which].append((places[which].processor_time() - used) / plan.calls * 1e3)
-    before, now = map(Sample.of, spent)
-    return Figure("the daemon's processor time for a call", "×", now.over(before), None, before, now, "ms")
+    return compared(COST, spent, "ms")
+
+
+def compared(what: str, both: Sequence[Sequence[float]], unit: str) -> Figure:
+    """Return what was measured on two sides, and how many times the first the second is, turn by turn."""
+    before, now = map(Sample.of, both)
+    return Figure(what, "×", now.over(before), None, before, now, unit)
 
 
 @contextmanager
@@ -155,7 +167,7 @@ def _hosts(places: Sequence[Place], plan: Plan) -> Iterator[list[Host]]:
         yield hosts
 
 
-def _turns(rounds: int) -> Iterator[int]:
+def turns(rounds: int) -> Iterator[int]:
     """Yield whose turn it is of two: whoever comes first meets another machine than whoever comes second."""
     for number in range(rounds):
         yield from (0, 1) if number % 2 else (1, 0)

@@ -20,6 +20,7 @@ from contrib.bench.hosts import Host, crowd
 from contrib.bench.place import BARE, Place
 from contrib.bench.plan import FULL, QUICK, Plan
 from contrib.bench.revisions import in_turns, over_daemons
+from contrib.bench.switched import over_settings
 from supervisord_mcp.protocol import control
 
 #: The configuration with nothing measured.
@@ -46,7 +47,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def hot_path(plan: Plan) -> Iterator[Figure]:
     """Yield how long a call takes and how many there are in a second, with everything measured and with nothing."""
-    yield from over_daemons(lambda: [Place(settings=text) for text in (OFF, "")], in_turns(plan), (_HOT, _MANY, _HOT))
+    yield from over_settings((OFF, ""), plan, (_HOT, _MANY, _HOT))
 
 
 def kept_messages(plan: Plan) -> Iterator[Figure]:
@@ -61,11 +62,7 @@ def kept_messages(plan: Plan) -> Iterator[Figure]:
 
 def recorded_calls(plan: Plan) -> Iterator[Figure]:
     """Yield the same with the record of calls and without: by default there is none."""
-
-    def made() -> list[Place]:
-        return [Place(settings=text) for text in ("", RECORDED)]
-
-    for figure in over_daemons(made, in_turns(plan), (None, None, None)):
+    for figure in over_settings(("", RECORDED), plan, (None, None, None)):
         yield replace(figure, what=f"calls recorded: {figure.what}")
 
 
