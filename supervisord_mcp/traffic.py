@@ -165,7 +165,10 @@ class Traffic:
         """Return who calls, with the name that its host has by now."""
         caller = self._callers.get(session)
         if caller is None or caller.host is NAMELESS:
-            caller = self._callers[session] = Caller(self._server, self._instance, self._name(session))
+            name = self._name(session)
+            # Hosts of one name are one caller: what they call is counted together, which is seen by a look at this.
+            alike = next((other for other in self._callers.values() if other.host == name), None)
+            caller = self._callers[session] = alike or Caller(self._server, self._instance, name)
         return caller
 
     def _name(self, session: SessionKey) -> str:

@@ -216,3 +216,13 @@ def test_what_waits_is_known_with_its_id() -> None:
     [call] = world.traffic.waiting
     assert (call.session, call.identity, call.method) == (1, b'"x"', "tools/call")
     assert call.began <= time.monotonic()
+
+
+def test_hosts_of_one_name_are_one_caller() -> None:
+    world = World()
+    world.names[3] = "editor"
+    for session in (1, 2, 3):
+        world.answer(world.open(session))
+    first, other, third = (call.caller for call in world.calls)
+    assert first is third
+    assert (first.host, other.host) == ("editor", NAMELESS)

@@ -27,7 +27,7 @@ class Outcome(StrEnum):
 
 
 class Caller(msgspec.Struct, frozen=True, gc=False):
-    """Whose calls they are and where they go: one for all calls of a session to an instance.
+    """Whose calls they are and where they go: one for all calls of hosts of one name to an instance.
 
     ``host`` is how the host names itself in its handshake; before it does, it has no name.
     """
