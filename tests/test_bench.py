@@ -18,8 +18,10 @@ from contrib.bench import __main__ as bench
 from contrib.bench import revisions, usage
 from contrib.bench.figures import Bar, Figure, Sample, machine, table
 from contrib.bench.hosts import Host, crowd, flood
-from contrib.bench.place import ROOT, TINY, BenchError
+from contrib.bench.place import BARE, ROOT, TINY, BenchError, Place
 from contrib.bench.plan import Plan
+from supervisord_mcp.protocol import control
+from supervisord_mcp.protocol.usage import UsageResult
 
 SHORT = Plan(rounds=2, calls=5, floods=1, seconds=0.05, crowds=(1, 10), starts=1, connections=2, idle=0.05)
 
@@ -208,6 +210,19 @@ def test_two_revisions_are_compared(
 def test_a_revision_that_git_does_not_have_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert revisions.main(["no-such-revision"]) == 1
     assert "no-such-revision" in capsys.readouterr().err
+
+
+def test_a_running_daemon_takes_the_settings_that_are_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Place(settings=usage.OFF) as place, Host(place.shim(BARE), place.environ) as host, place.client() as client:
+        host.do("open")
+        counted = []
+        for settings in (usage.OFF, "", usage.OFF):
+            place.configure(settings)
+            host.do("calls", count=3)
+            told = client.ask_for(control.Usage(name=BARE), UsageResult)
+            counted.append(told.servers[0].total.calls)
+    assert counted == [0, 3, 3]
 
 
 @pytest.mark.slow
