@@ -124,8 +124,7 @@ def calls(places: Sequence[Place], plan: Plan) -> Figure:
     taken: list[list[float]] = [[], []]
     with _hosts(places, plan) as hosts:
         for which in turns(plan.rounds):
-            times = sorted(hosts[which].do("calls", count=plan.calls)["nanoseconds"])
-            taken[which].append(times[len(times) // 2] / 1e6)
+            taken[which].append(p50(hosts[which], plan.calls))
     return compared(CALL, taken, "ms")
 
 
@@ -148,6 +147,12 @@ def processor(places: Sequence[Place], plan: Plan) -> Figure:
             hosts[which].do("calls", count=plan.calls)
             spent[which].append((places[which].processor_time() - used) / plan.calls * 1e3)
     return compared(COST, spent, "ms")
+
+
+def p50(host: Host, count: int) -> float:
+    """Let a host make so many calls; return how long the one in the middle took, in milliseconds."""
+    times = sorted(host.do("calls", count=count)["nanoseconds"])
+    return float(times[len(times) // 2] / 1e6)
 
 
 def compared(what: str, both: Sequence[Sequence[float]], unit: str) -> Figure:

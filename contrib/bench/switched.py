@@ -13,7 +13,7 @@ from contrib.bench.figures import Bar, Figure
 from contrib.bench.hosts import Host, crowd, flood
 from contrib.bench.place import BARE, Place
 from contrib.bench.plan import Plan
-from contrib.bench.revisions import CALL, COST, HOSTS, RATE, compared, together, turns
+from contrib.bench.revisions import CALL, COST, HOSTS, RATE, compared, p50, together, turns
 
 #: The daemon is told when to read its configuration, so it need not watch for it.
 _TOLD = "[daemon]\nreload = false\n"
@@ -48,9 +48,8 @@ def _calls(place: Place, settings: tuple[str, str], plan: Plan) -> tuple[Figure,
             place.configure(_TOLD + settings[which])
             host.do("calls", count=_WARM)
             used = place.processor_time()
-            times = sorted(host.do("calls", count=plan.calls)["nanoseconds"])
+            taken[which].append(p50(host, plan.calls))
             spent[which].append((place.processor_time() - used) / plan.calls * 1e3)
-            taken[which].append(times[len(times) // 2] / 1e6)
     return compared(CALL, taken, "ms"), compared(COST, spent, "ms")
 
 

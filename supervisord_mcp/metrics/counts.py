@@ -14,7 +14,7 @@ from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.metrics import latency
 from supervisord_mcp.observer import Event
 from supervisord_mcp.protocol import jsonrpc
-from supervisord_mcp.protocol.calls import Call, Caller, Outcome
+from supervisord_mcp.protocol.calls import Call, Outcome
 
 #: What is counted of each server at most, each with a cell for those that it met.
 MOST_HOSTS = 16
@@ -212,8 +212,8 @@ def _by_kind(calls: Sequence[Call]) -> Iterable[Sequence[Call]]:
     """Part calls by what is counted apart, because what is the same for many is then done once."""
     caller, method, tool = calls[0].caller, calls[0].method, calls[0].tool
     for call in calls:
-        # Mostly they are all of one kind, and of hosts that have the same name.
-        if call.tool != tool or call.method != method or (call.caller is not caller and _differ(call.caller, caller)):
+        # Mostly they are all of one kind; hosts of one name are one caller.
+        if call.caller is not caller or call.tool != tool or call.method != method:
             break
     else:
         return (calls,)
@@ -221,10 +221,6 @@ def _by_kind(calls: Sequence[Call]) -> Iterable[Sequence[Call]]:
     for call in calls:
         kinds.setdefault((call.server, call.host, call.method, call.tool), []).append(call)
     return kinds.values()
-
-
-def _differ(one: Caller, other: Caller) -> bool:
-    return one.host != other.host or one.server != other.server
 
 
 def _cell_beyond(now: Cell, before: Cell | None) -> Cell:

@@ -239,6 +239,7 @@ class Conversation:
             pending.trace = stamp(message, upstream, self._seed)
         self.pending[upstream] = pending
         sent = ToServer(jsonrpc.encode(message.members))
+        # As `Attachment.opens` does it, but every call comes through here: none is made to be thrown away.
         call = attachment.open.get(identity)
         if call is not None:
             call.upstream = upstream
