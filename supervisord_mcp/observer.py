@@ -1,10 +1,10 @@
 """Fan-out of what happens: events, calls of hosts, and single messages, told to whoever watches.
 
-This is the one place where logs, counters, taps and exporters attach. There are four channels of it, each with its own
-kind of news: `Observers.events` (state changes, sessions, reloads), `Observers.calls` (each request of a host, once it
-is over), `Observers.messages` (each line on its way, a channel for each server: who taps one of them is not felt by
-the others) and `Observers.lines` (each line of the log of a server). A channel that nobody watches costs its publisher
-one look.
+This is the one place where logs, counters, taps and exporters attach. There are five channels of it, each with its own
+kind of news: `Observers.events` (state changes, sessions, reloads), `Observers.bundles` (requests of hosts that are
+over, summed), `Observers.calls` (each of them for itself), `Observers.messages` (each line on its way, a channel for
+each server: who taps one of them is not felt by the others) and `Observers.lines` (each line of the log of a server). A
+channel that nobody watches costs its publisher one look.
 
 An observer that fails, or that takes more than its share of the time of the daemon, is taken out, never fatal: watching
 must not hurt what is watched. What has to wait for something (a disk, a network) watches ``apart``: in a thread of its
@@ -26,7 +26,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from supervisord_mcp.credentials.masking import masker
-from supervisord_mcp.protocol.calls import Call
+from supervisord_mcp.protocol.calls import Call, Caller
 from supervisord_mcp.protocol.news import LogLine
 from supervisord_mcp.protocol.tapping import Direction
 
@@ -68,6 +68,34 @@ class Message(msgspec.Struct, gc=False):
     direction: Direction
     line: bytes
     size: int
+
+
+@dataclass(slots=True, eq=False)
+class Bundle:
+    """Calls of one caller for one thing that were over at about the same time, summed.
+
+    For who only counts: every call that is kept for itself, however shortly, takes a place in memory that the next one
+    would have used again, and the slower memory is what costs. (No struct of msgspec: those are quickly made but slowly
+    changed, and every call changes one of these.)
+    """
+
+    caller: Caller
+    method: str
+    tool: bytes
+    #: How long each took that was answered, in seconds.
+    seconds: list[float] = field(default_factory=list)
+    #: How many of the answers were errors, or the result of a tool that failed; and how many calls were given up.
+    errors: int = 0
+    cancelled: int = 0
+    timeouts: int = 0
+    #: The bytes of all requests, and of all answers.
+    asked: int = 0
+    told: int = 0
+
+    @property
+    def calls(self) -> int:
+        """How many calls they are."""
+        return len(self.seconds) + self.cancelled + self.timeouts
 
 
 @dataclass(slots=True, eq=False)
@@ -228,6 +256,7 @@ class Observers:
     def __init__(self) -> None:
         self.dropped: dict[str, str] = {}
         self.events: Channel[Event] = Channel(self.let_go)
+        self.bundles: Channel[Bundle] = Channel(self.let_go)
         self.calls: Channel[Call] = Channel(self.let_go)
         self.messages = Messages(self.let_go)
         self.lines: Channel[LogLine] = Channel(self.let_go)

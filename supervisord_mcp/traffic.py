@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from supervisord_mcp.credentials.masking import masker
-from supervisord_mcp.observer import Message, Observers
+from supervisord_mcp.observer import Bundle, Message, Observers
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.calls import NAMELESS, Call, Caller, Outcome, SessionKey
 from supervisord_mcp.protocol.framing import Oversized
@@ -22,9 +22,10 @@ _WHOLE = 1 << 16
 _END = 1 << 10
 #: How much of the name of a host is kept, in characters.
 _LONGEST_NAME = 64
-#: Calls are told of so many at once, or after so many seconds.
+#: Calls are told of after so many seconds, or as soon as there are so many, or of so many kinds.
 _SOON = 0.05
-MANY = 64
+MANY = 256
+MANY_KINDS = 64
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -60,19 +61,22 @@ class Around:
 class Traffic:
     """What goes over one instance. `opened` and `answered` come with every call, so they only note what is to be told.
 
-    Calls that are over are told together, at most `MANY` and at most a moment later: nobody waits for it, and told one
-    by one they would cost twice as much.
+    Calls that are over are told together, a moment later: nobody waits for it, and what is done one by one costs most
+    for being done after something else. Who counts them gets sums.
     """
 
     def __init__(self, key: InstanceKey, observers: Observers, around: Around) -> None:
         self._server = key.server
         self._instance = str(key)
         self._calls = observers.calls
+        self._bundles = observers.bundles
         self._messages = observers.messages[key.server]
         self._around = around
         self._callers: dict[SessionKey, Caller] = {}
-        # What is over and not told yet.
+        # What is over and not told yet: each call, and sums, also by the session of who called last what is in them.
         self._news: list[Call] = []
+        self._sums: dict[tuple[Caller, str, bytes], Bundle] = {}
+        self._latest: dict[SessionKey, Bundle] = {}
         self._due = False
         self._observers = observers
         #: The line of a host that is handled just now.
@@ -109,28 +113,50 @@ class Traffic:
 
     def answered(self, calls: Sequence[Call], data: bytes, now: float) -> None:
         """Requests of a host are answered by one line."""
-        if not self._calls.watched:
+        summed, kept = self._bundles.watched, self._calls.watched
+        if not (summed or kept):
             return
         # Many servers always say at the end that nothing failed; what is said last counts in JSON.
         failed = () if data.endswith(_FINE) else _failed(data, calls)
-        for call in calls:
-            # Neither a greeting nor what was refused at once is a call.
-            if call.method and call.began:
-                call.ended = now
-                call.told = len(data)
-                if failed and call.identity in failed:
-                    call.outcome = Outcome.ERROR
-                self._news.append(call)
-        # Looked at here as well: every call comes through here, and most have nothing to tell yet.
+        if summed:
+            for call in calls:
+                # Neither a greeting nor what was refused at once is a call.
+                if call.method and call.began:
+                    bundle = self._latest.get(call.session)
+                    if bundle is None or bundle.tool != call.tool or bundle.method != call.method:
+                        bundle = self._bundle(call)
+                    bundle.seconds.append(now - call.began)
+                    bundle.asked += call.asked
+                    bundle.told += len(data)
+                    if failed and call.identity in failed:
+                        bundle.errors += 1
+                    if len(bundle.seconds) >= MANY:
+                        self.tell()
+        if kept:
+            for call in calls:
+                if call.method and call.began:
+                    call.ended = now
+                    call.told = len(data)
+                    if failed and call.identity in failed:
+                        call.outcome = Outcome.ERROR
+                    self._news.append(call)
+        # Looked at here as well: every call comes through here, and most have nothing to arrange.
         if not self._due or len(self._news) >= MANY:
             self._tell_in_time()
 
     def dropped(self, call: Call, *, overdue: bool) -> None:
         """A host gave up a request, perhaps because it waited for too long."""
-        if self._calls.watched and call.method:
+        if not call.method:
+            return
+        if self._bundles.watched:
+            bundle = self._bundle(call)
+            bundle.asked += call.asked
+            bundle.timeouts += overdue
+            bundle.cancelled += not overdue
+        if self._calls.watched:
             call.ended, call.outcome = _monotonic(), Outcome.TIMEOUT if overdue else Outcome.CANCELLED
             self._news.append(call)
-            self._tell_in_time()
+        self._tell_in_time()
 
     def left(self, session: SessionKey, calls: Iterable[Call]) -> None:
         """A host is gone, and with it what it waited for."""
@@ -142,23 +168,37 @@ class Traffic:
 
     def tell(self) -> None:
         """Tell of the calls that are over."""
-        if not self._news:
-            return
-        news, self._news = self._news, []
-        for call in news:
-            call.caller = self._caller(call.session)
-        self._calls.tell_all(news)
+        if self._sums:
+            sums, self._sums, self._latest = self._sums, {}, {}
+            self._bundles.tell_all([*sums.values()])
+        if self._news:
+            news, self._news = self._news, []
+            for call in news:
+                call.caller = self._caller(call.session)
+            self._calls.tell_all(news)
 
     def _tell_in_time(self) -> None:
         if len(self._news) >= MANY:
             self.tell()
-        elif self._news and not self._due:
+        elif not self._due and (self._sums or self._news):
             self._due = True
             self._around.later(_SOON, self._tell_now)
 
     def _tell_now(self) -> None:
         self._due = False
         self.tell()
+
+    def _bundle(self, call: Call) -> Bundle:
+        """Return the sums that a call belongs to."""
+        key = (self._caller(call.session), call.method, call.tool)
+        bundle = self._sums.get(key)
+        if bundle is None:
+            # A host may call what it likes.
+            if len(self._sums) >= MANY_KINDS:
+                self.tell()
+            bundle = self._sums[key] = Bundle(*key)
+        self._latest[call.session] = bundle
+        return bundle
 
     def _caller(self, session: SessionKey) -> Caller:
         """Return who calls, with the name that its host has by now."""

@@ -69,7 +69,7 @@ class UsageDesk:
         self.counts.keep(config.servers)
         self.sampler.keep(tuple(config.servers))
         if config.metrics.calls and self._uncount is None:
-            self._uncount = self._observers.calls.add_counter(self.counts.calls, "calls")
+            self._uncount = self._observers.bundles.add_counter(self.counts.calls, "calls")
         elif not config.metrics.calls and self._uncount is not None:
             self._uncount()
             self._uncount = None

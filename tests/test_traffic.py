@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from supervisord_mcp.observer import Message, Observers
+from supervisord_mcp.observer import Bundle, Message, Observers
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.calls import NAMELESS, Call, Outcome
 from supervisord_mcp.protocol.framing import Oversized
-from supervisord_mcp.traffic import MANY, Around, Traffic
+from supervisord_mcp.traffic import MANY, MANY_KINDS, Around, Traffic
 
 KEY = InstanceKey("s", "abc")
 OK = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}\n'
@@ -20,14 +20,17 @@ OK = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}\n'
 class World:
     """Traffic of one instance, and what was told of it."""
 
-    def __init__(self, *, watched: bool = True) -> None:
+    def __init__(self, *, watched: bool = True, summed: bool = True) -> None:
         self.observers = Observers()
         self.told: list[Call] = []
+        self.sums: list[Bundle] = []
         self.messages: list[Message] = []
         self.names = {1: "editor", 2: ""}
         self.asked = 0
         if watched:
             self.observers.calls.add(self.told.append)
+        if summed:
+            self.observers.bundles.add(self.sums.append)
         self.later: list[Callable[[], None]] = []
         self.waiting: list[Call] = []
         around = Around(self.name, lambda: self.waiting, lambda seconds, call: self.later.append(call))
@@ -39,6 +42,12 @@ class World:
         while self.later:
             self.later.pop()()
         return self.told
+
+    @property
+    def bundles(self) -> list[Bundle]:
+        """The sums that were told, once what is done later was done."""
+        assert len(self.calls) == sum(bundle.calls for bundle in self.sums)
+        return self.sums
 
     def name(self, session: int) -> str:
         self.asked += 1
@@ -98,6 +107,7 @@ def test_an_answer_may_be_a_failure(line: bytes, failed: bool) -> None:
     world = World()
     world.answer(world.open(), line=line)
     assert world.calls[0].outcome is (Outcome.ERROR if failed else Outcome.OK)
+    assert world.bundles[0].errors == failed
 
 
 def test_an_array_answers_several_each_for_itself() -> None:
@@ -114,6 +124,7 @@ def test_an_array_answers_several_each_for_itself() -> None:
     # The last one was refused at once, so it never waited.
     world.traffic.answered((*calls, Call(1, b"5", "tools/call")), line, time.monotonic())
     assert {call.identity: call.outcome for call in world.calls} == {key: end for key, (_, end) in answers.items()}
+    assert [(len(bundle.seconds), bundle.errors) for bundle in world.bundles] == [(5, 2)]
 
 
 def test_a_host_may_give_up() -> None:
@@ -122,6 +133,7 @@ def test_a_host_may_give_up() -> None:
     world.traffic.dropped(world.open(identity=b"2"), overdue=True)
     world.traffic.dropped(world.open(identity=b"3", method=""), overdue=False)
     assert [call.outcome for call in world.calls] == [Outcome.CANCELLED, Outcome.TIMEOUT]
+    assert [(one.cancelled, one.timeouts, one.asked, one.seconds) for one in world.bundles] == [(1, 1, 80, [])]
 
 
 def test_a_host_that_leaves_gives_up_everything() -> None:
@@ -130,6 +142,7 @@ def test_a_host_that_leaves_gives_up_everything() -> None:
     world.traffic.left(1, calls)
     told = [(call.host, call.identity, call.outcome) for call in world.calls]
     assert told == [("editor", b"1", Outcome.CANCELLED), ("editor", b"2", Outcome.CANCELLED)]
+    assert [(one.caller.host, one.cancelled) for one in world.bundles] == [("editor", 2)]
 
 
 def test_a_host_is_asked_for_its_name_until_it_says_it() -> None:
@@ -143,7 +156,12 @@ def test_a_host_is_asked_for_its_name_until_it_says_it() -> None:
         world.answer(world.open(2))
         world.traffic.tell()
     assert {call.host for call in world.calls[2:]} == {("late\ufffd[31m" + "x" * 100)[:64]}
-    assert world.asked == 3
+    # Before it has one, it is asked by who sums and by who keeps calls.
+    assert world.asked == 5
+    assert [(one.caller.host, one.calls) for one in world.bundles] == [
+        *[(NAMELESS, 1)] * 2,
+        *[(world.calls[-1].host, 1)] * 3,
+    ]
 
 
 def test_a_listen_is_no_call() -> None:
@@ -155,7 +173,7 @@ def test_a_listen_is_no_call() -> None:
 
 
 def test_nothing_is_kept_for_nobody() -> None:
-    world = World(watched=False)
+    world = World(watched=False, summed=False)
     world.answer(world.open())
     world.traffic.dropped(world.open(), overdue=True)
     world.traffic.left(1, [world.open()])
@@ -176,14 +194,47 @@ def test_calls_are_told_together() -> None:
     assert len(world.told) == MANY - 1
 
 
-def test_many_calls_are_told_at_once() -> None:
-    world = World()
+@pytest.mark.parametrize("summed", [False, True])
+def test_many_calls_are_told_at_once(summed: bool) -> None:
+    world = World(summed=summed)
     for number in range(MANY - 1):
         world.answer(world.open(identity=b"%d" % number))
     assert len(world.later) == 1
+    assert world.told == []
     world.answer(world.open(identity=b"x"))
-    assert len(world.told) == MANY
+    assert sum(bundle.calls for bundle in world.sums) == (MANY if summed else 0)
     assert len(world.calls) == MANY, "and none is told twice"
+
+
+def test_who_counts_is_told_sums_by_caller_and_kind() -> None:
+    world = World(watched=False)
+    world.names[3] = "editor"
+    for session, tool in ((1, b'"t"'), (2, b'"t"'), (1, b'"u"'), (3, b'"t"'), (1, b'"t"')):
+        world.answer(world.open(session, tool=tool))
+    world.answer(world.open(2, method="prompts/get", tool=b""), world.open(2, b"2"))
+    assert world.sums == []
+    assert world.calls == [], "nobody wants each of them"
+    told = [(one.caller.host, one.method, one.tool, len(one.seconds), one.asked, one.told) for one in world.sums]
+    assert told == [
+        ("editor", "tools/call", b'"t"', 3, 120, 3 * len(OK)),
+        (NAMELESS, "tools/call", b'"t"', 2, 80, 2 * len(OK)),
+        ("editor", "tools/call", b'"u"', 1, 40, len(OK)),
+        (NAMELESS, "prompts/get", b"", 1, 40, len(OK)),
+    ]
+    assert all(taken >= 0 for one in world.sums for taken in one.seconds)
+    assert (world.sums[0].caller.server, world.sums[0].caller.instance) == ("s", str(KEY))
+    world.traffic.tell()
+    assert len(world.sums) == 4, "what was told is over"
+
+
+def test_a_host_that_makes_up_names_is_told_of_before_they_are_many() -> None:
+    world = World()
+    for number in range(MANY_KINDS):
+        world.answer(world.open(tool=b'"%d"' % number))
+    assert world.sums == []
+    world.traffic.dropped(world.open(tool=b'"one more"'), overdue=True)
+    assert len(world.sums) == MANY_KINDS
+    assert len(world.bundles) == MANY_KINDS + 1
 
 
 def test_a_host_that_called_nothing_yet_has_its_name_in_messages() -> None:

@@ -152,7 +152,7 @@ async def test_nothing_is_counted_where_that_is_not_wanted(tmp_path: Path) -> No
         guest = await one.greeted("s")
         await guest.call("echo")
         assert (await told(one)).total.calls == 0
-        assert not one.observers.calls.watched
+        assert not one.observers.bundles.watched
         one.usage.configure(one.config)
         await guest.call("echo")
         assert (await told(one)).total.calls == 1

@@ -12,15 +12,13 @@ import msgspec
 
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.metrics import latency
-from supervisord_mcp.observer import Event
+from supervisord_mcp.observer import Bundle, Event
 from supervisord_mcp.protocol import jsonrpc
-from supervisord_mcp.protocol.calls import Call, Outcome
 
 #: What is counted of each server at most, each with a cell for those that it met.
 MOST_HOSTS = 16
 MOST_TOOLS = 64
 OTHER = "(other)"
-_ANSWERED = (Outcome.OK, Outcome.ERROR)
 _LONGEST = 128
 #: What of a tally, and of a cell, only grows.
 _SUMS = (
@@ -89,7 +87,7 @@ class Counts:
         #: Whether a call was counted since this was last set to False.
         self.called = False
         self._wall = wall
-        # By what a call says of itself, so that a call finds its cell in one look.
+        # By what calls say of themselves, so that they find their cell in one look.
         self._cells: dict[tuple[str, str, str, bytes], Cell] = {}
         self._starting: dict[str, tuple[float, bool]] = {}
 
@@ -111,29 +109,22 @@ class Counts:
             found = self.tallies[server] = Tally(since=self._wall())
         return found
 
-    def calls(self, calls: Sequence[Call]) -> None:
-        """Count calls that are over, at least one."""
-        for kind in _by_kind(calls):
-            self._count(kind)
-        self.changed = self.called = True
-
-    def _count(self, calls: Sequence[Call]) -> None:
-        """Count calls of one kind."""
-        cell = self._known(calls[0])
+    def calls(self, bundles: Sequence[Bundle]) -> None:
+        """Count calls that are over."""
         # Calls are told of a moment after they are over, which does not matter here.
-        cell.last = self._wall()
-        cell.calls += len(calls)
-        cell.asked += sum([call.asked for call in calls])
-        cell.told += sum([call.told for call in calls])
-        outcomes = [call.outcome for call in calls]
-        if outcomes.count(Outcome.OK) < len(calls):
-            cell.errors += outcomes.count(Outcome.ERROR)
-            cell.cancelled += outcomes.count(Outcome.CANCELLED)
-            cell.timeouts += outcomes.count(Outcome.TIMEOUT)
-            calls = [call for call in calls if call.outcome in _ANSWERED]
-        seconds = [call.ended - call.began for call in calls]
-        cell.seconds += sum(seconds)
-        latency.count(seconds, cell.latency)
+        now = self._wall()
+        for bundle in bundles:
+            cell = self._known(bundle)
+            cell.last = now
+            cell.calls += bundle.calls
+            cell.errors += bundle.errors
+            cell.cancelled += bundle.cancelled
+            cell.timeouts += bundle.timeouts
+            cell.asked += bundle.asked
+            cell.told += bundle.told
+            cell.seconds += sum(bundle.seconds)
+            latency.count(bundle.seconds, cell.latency)
+        self.changed = self.called = True
 
     def event(self, event: Event) -> None:
         """Count what an event says of starts, restarts and limits."""
@@ -169,29 +160,29 @@ class Counts:
                 return
         self.changed = True
 
-    def _known(self, call: Call) -> Cell:
-        key = (call.server, call.host, call.method, call.tool)
+    def _known(self, bundle: Bundle) -> Cell:
+        key = (bundle.caller.server, bundle.caller.host, bundle.method, bundle.tool)
         cell = self._cells.get(key)
         if cell is None:
-            cell = self._cell(call)
+            cell = self._cell(bundle)
             # What a host makes up is kept nowhere as long as it made it.
-            if len(call.method) <= _LONGEST and len(call.tool) <= _LONGEST:
+            if len(bundle.method) <= _LONGEST and len(bundle.tool) <= _LONGEST:
                 self._cells[key] = cell
         return cell
 
-    def _cell(self, call: Call) -> Cell:
-        cells = self.tally(call.server).cells
-        host = _fitting(masker.mask(call.host), {cell.host for cell in cells}, MOST_HOSTS)
+    def _cell(self, bundle: Bundle) -> Cell:
+        cells = self.tally(bundle.caller.server).cells
+        host = _fitting(masker.mask(bundle.caller.host), {cell.host for cell in cells}, MOST_HOSTS)
         # They are told and kept in a file, so nothing of them may be a secret that a host takes for a name.
-        tool = masker.mask(jsonrpc.string_of(call.tool) or "")[:_LONGEST]
-        method, what = masker.mask(call.method)[:_LONGEST], {(cell.method, cell.tool) for cell in cells}
+        tool = masker.mask(jsonrpc.string_of(bundle.tool) or "")[:_LONGEST]
+        method, what = masker.mask(bundle.method)[:_LONGEST], {(cell.method, cell.tool) for cell in cells}
         if (method, tool) not in what and len(what) >= MOST_TOOLS:
             method, tool = (method, OTHER) if method == "tools/call" else (OTHER, "")
         for cell in cells:
             if (cell.host, cell.method, cell.tool) == (host, method, tool):
                 return cell
         cells.append(Cell(host, method, tool))
-        # What a host makes up is not remembered for ever: the next call that is told of finds its cell anew.
+        # What a host makes up is not remembered for ever: the next ones that are told of find their cell anew.
         if len(self._cells) > 4 * MOST_HOSTS * MOST_TOOLS:
             self._cells.clear()
         return cells[-1]
@@ -206,21 +197,6 @@ def beyond(now: Tally, before: Tally | None) -> Tally:
     breaches = {name: count - before.breaches.get(name, 0) for name, count in now.breaches.items()}
     cells = [_cell_beyond(cell, known.get((cell.host, cell.method, cell.tool))) for cell in now.cells]
     return msgspec.structs.replace(now, **counted, breaches=breaches, cells=cells)
-
-
-def _by_kind(calls: Sequence[Call]) -> Iterable[Sequence[Call]]:
-    """Part calls by what is counted apart, because what is the same for many is then done once."""
-    caller, method, tool = calls[0].caller, calls[0].method, calls[0].tool
-    for call in calls:
-        # Mostly they are all of one kind; hosts of one name are one caller.
-        if call.caller is not caller or call.tool != tool or call.method != method:
-            break
-    else:
-        return (calls,)
-    kinds: dict[tuple[str, str, str, bytes], list[Call]] = {}
-    for call in calls:
-        kinds.setdefault((call.server, call.host, call.method, call.tool), []).append(call)
-    return kinds.values()
 
 
 def _cell_beyond(now: Cell, before: Cell | None) -> Cell:

@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.metrics.counts import MOST_HOSTS, MOST_TOOLS, OTHER, Cell, Counts, Tally, beyond
 from supervisord_mcp.metrics.latency import bucket
-from supervisord_mcp.observer import Event
-from supervisord_mcp.protocol.calls import Call, Caller, Outcome
+from supervisord_mcp.observer import Bundle, Event
+from supervisord_mcp.protocol.calls import Caller
 
 
 class Clock:
@@ -33,33 +32,22 @@ def counts(clock: Clock) -> Counts:
     return Counts(clock.wall)
 
 
-def call(
-    host: str = "editor", tool: str = "echo", outcome: Outcome = Outcome.OK, server: str = "s", **changes: Any
-) -> Call:
-    fields: dict[str, Any] = {
-        "session": 1,
-        "caller": Caller(server, f"{server}/1", host),
-        "method": "tools/call",
-        "tool": f'"{tool}"'.encode(),
-        "identity": b"1",
-        "began": 99.0,
-        "ended": 99.5,
-        "asked": 10,
-        "told": 100,
-        "outcome": outcome,
-    }
-    return Call(**{**fields, **changes})
+def bundle(host: str = "editor", tool: str = "echo", server: str = "s", **changes: Any) -> Bundle:
+    """Return one call that was answered, or what else it is to be."""
+    fields: dict[str, Any] = {"seconds": [0.5], "asked": 10, "told": 100}
+    method, name = changes.pop("method", "tools/call"), changes.pop("name", f'"{tool}"'.encode())
+    return Bundle(Caller(server, f"{server}/1", host), method, name, **{**fields, **changes})
 
 
 def test_calls_are_counted_by_host_and_tool(counts: Counts) -> None:
     for one in (
-        call(),
-        call(outcome=Outcome.ERROR),
-        call(outcome=Outcome.CANCELLED, told=0),
-        call(outcome=Outcome.TIMEOUT, told=0),
-        call(host="agent"),
-        call(tool="other"),
-        call(method="prompts/get", tool=""),
+        bundle(),
+        bundle(errors=1),
+        bundle(seconds=[], cancelled=1, told=0),
+        bundle(seconds=[], timeouts=1, told=0),
+        bundle(host="agent"),
+        bundle(tool="other"),
+        bundle(method="prompts/get", tool=""),
     ):
         counts.calls([one])
     cells = {(cell.host, cell.method, cell.tool): cell for cell in counts.tallies["s"].cells}
@@ -79,14 +67,14 @@ def test_calls_are_counted_by_host_and_tool(counts: Counts) -> None:
 
 def test_very_many_are_counted_at_once(counts: Counts) -> None:
     for _ in range(1000):
-        counts.calls([call()])
+        counts.calls([bundle()])
     assert counts.tallies["s"].cells[0].calls == 1000
 
 
 def test_hosts_and_tools_are_bounded(counts: Counts) -> None:
     for number in range(3 * MOST_TOOLS):
-        counts.calls([call(host=f"host {number}", tool=f"tool {number}")])
-        counts.calls([call(host=f"host {number}", tool="", method=f"method/{number}")])
+        counts.calls([bundle(host=f"host {number}", tool=f"tool {number}")])
+        counts.calls([bundle(host=f"host {number}", tool="", method=f"method/{number}")])
     cells = counts.tallies["s"].cells
     assert sum(cell.calls for cell in cells) == 6 * MOST_TOOLS
     assert len({cell.host for cell in cells}) == MOST_HOSTS + 1
@@ -95,42 +83,29 @@ def test_hosts_and_tools_are_bounded(counts: Counts) -> None:
     assert ("tools/call", OTHER) in {(cell.method, cell.tool) for cell in cells}
 
 
-def test_calls_that_are_told_together_are_counted_each_for_itself(counts: Counts) -> None:
-    agent = call(host="agent")
-    told = [
-        call(),
-        agent,
-        replace(agent, tool=b'"other"', told=7),
-        replace(agent, tool=b'"other"', told=8, outcome=Outcome.ERROR, ended=104.0),
-        replace(agent, tool=b'"other"', told=0, outcome=Outcome.TIMEOUT),
-        replace(agent, method="prompts/get", tool=b""),
-        call(server="other"),
-        call(),
-    ]
-    counts.calls(told)
-    one_by_one = Counts(counts._wall)
-    for one in told:
-        one_by_one.calls([one])
-    assert counts.tallies == one_by_one.tallies
-    found = {(cell.host, cell.method, cell.tool): cell for cell in counts.tallies["s"].cells}
-    assert [cell.calls for cell in found.values()] == [2, 1, 3, 1]
-    other = found["agent", "tools/call", "other"]
-    assert (other.told, other.errors, other.timeouts, other.seconds) == (15, 1, 1, 5.5)
-    assert other.latency == {bucket(0.5): 1, bucket(5.0): 1}
+def test_sums_are_counted_as_the_calls_that_are_in_them(counts: Counts) -> None:
+    together = bundle(seconds=[0.5, 5.0, 0.5], errors=2, cancelled=4, timeouts=3, asked=100, told=15)
+    counts.calls([together, bundle(host="agent"), bundle(server="other")])
+    editor, agent = counts.tallies["s"].cells
+    assert (editor.calls, editor.errors, editor.cancelled, editor.timeouts) == (10, 2, 4, 3)
+    assert (editor.asked, editor.told, editor.seconds) == (100, 15, 6.0)
+    assert editor.latency == {bucket(0.5): 2, bucket(5.0): 1}
+    assert (agent.host, agent.calls) == ("agent", 1)
+    assert counts.tallies["other"].cells[0].calls == 1
 
 
 def test_a_name_that_is_no_text_is_none(counts: Counts) -> None:
-    counts.calls([call(tool="x")])
-    counts.calls([replace(call(), tool=b"17")])
+    counts.calls([bundle(tool="x")])
+    counts.calls([bundle(name=b"17")])
     assert {cell.tool for cell in counts.tallies["s"].cells} == {"x", ""}
 
 
 def test_what_is_not_configured_is_forgotten(counts: Counts) -> None:
-    counts.calls([call()])
-    counts.calls([call(server="t")])
+    counts.calls([bundle()])
+    counts.calls([bundle(server="t")])
     counts.keep(["t"])
     assert set(counts.tallies) == {"t"}
-    counts.calls([call()])
+    counts.calls([bundle()])
     assert counts.tallies["s"].cells[0].calls == 1
 
 
@@ -187,7 +162,7 @@ def test_limits_that_are_exceeded(counts: Counts) -> None:
 
 
 def test_what_was_counted_since_then(counts: Counts) -> None:
-    counts.calls([call(), call(outcome=Outcome.ERROR)])
+    counts.calls([bundle(), bundle(errors=1)])
     tally = counts.tallies["s"]
     tally.cpu, tally.starts, tally.memory, tally.breaches = 5.0, 2, 77, {"cpu": 1}
     before = copy.deepcopy(tally)
@@ -195,7 +170,7 @@ def test_what_was_counted_since_then(counts: Counts) -> None:
     nothing = beyond(tally, before)
     assert [(cell.calls, cell.errors, sum(cell.latency.values())) for cell in nothing.cells] == [(0, 0, 0)]
     assert (nothing.cpu, nothing.starts, nothing.memory, nothing.breaches) == (0.0, 0, 77, {"cpu": 0})
-    counts.calls([call(), call(tool="new")])
+    counts.calls([bundle(), bundle(tool="new")])
     tally.cpu, tally.starts, tally.memory = 6.5, 3, 78
     tally.breaches["memory"] = 4
     more = beyond(tally, before)
@@ -211,7 +186,7 @@ def test_what_was_counted_since_then(counts: Counts) -> None:
 
 def test_a_name_of_any_length_is_held_nowhere(counts: Counts) -> None:
     for number in range(3):
-        counts.calls([call(tool=f"{number}" + "n" * 100_000)])
+        counts.calls([bundle(tool=f"{number}" + "n" * 100_000)])
     assert counts.tallies["s"].cells[0].tool == "0" + "n" * 127
     assert sum(len(part) for key in counts._cells for part in key) == 0
 
@@ -219,7 +194,7 @@ def test_a_name_of_any_length_is_held_nowhere(counts: Counts) -> None:
 def test_a_secret_that_is_taken_for_a_name_is_not_counted_by_it(counts: Counts) -> None:
     masker.learn("s3cret-name-of-it", "vault:x")
     try:
-        counts.calls([call(host="s3cret-name-of-it", tool="get s3cret-name-of-it")] * 2)
+        counts.calls([bundle(host="s3cret-name-of-it", tool="get s3cret-name-of-it")] * 2)
     finally:
         masker.clear()
     [cell] = counts.tallies["s"].cells

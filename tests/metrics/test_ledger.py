@@ -14,14 +14,14 @@ import pytest
 from supervisord_mcp.metrics import ledger
 from supervisord_mcp.metrics.counts import Counts
 from supervisord_mcp.metrics.ledger import Ledger
-from supervisord_mcp.protocol.calls import Call, Caller
+from supervisord_mcp.observer import Bundle
+from supervisord_mcp.protocol.calls import Caller
 from tests.kit.bounded import bounded
 
 
 def counts() -> Counts:
     made = Counts(time.time)
-    caller = Caller("s", "s/1", "h")
-    made.calls([Call(1, b"1", "tools/call", b'"echo"', began=1.0, asked=2, ended=1.5, told=3, caller=caller)])
+    made.calls([Bundle(Caller("s", "s/1", "h"), "tools/call", b'"echo"', [0.5], asked=2, told=3)])
     made.tally("s").breaches["memory"] = 2
     return made
 
