@@ -50,7 +50,7 @@ class UsageDesk:
         self._ledger = Ledger(counts, self.counts)
         self._archive = Archive(history, self.sampler, time.time)
         self._meters: dict[str, tuple[int, Meter]] = {}
-        self._own = TreeMeter(lambda: [os.getpid()], lambda: None, lambda: None, reaped=False)
+        self._own = TreeMeter(lambda held: [os.getpid()], lambda: None, lambda: None, reaped=False)
         self._before = (time.monotonic(), time.process_time(), 0.0)
         self._began = time.time()
         self._asking = anyio.Lock()

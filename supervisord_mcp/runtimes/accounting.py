@@ -9,10 +9,11 @@ installation, only what it did itself is counted.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from supervisord_mcp.runtimes.kernelfile import content
 from supervisord_mcp.runtimes.reading import Process, Reading
 
 _TICK = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -23,7 +24,6 @@ _MOVED_PART = 64
 _OLD_SECONDS = 60.0
 #: A thorough reading does not look again at what was looked up so shortly ago.
 _FRESH_SECONDS = 0.5
-_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class GroupFigures:
 class Gauge(Protocol):
     """A control group, as far as this module needs it."""
 
-    def members(self) -> list[int]:
+    def held(self) -> list[int]:
         """Return the processes that are in it."""
 
     def figures(self) -> GroupFigures:
@@ -73,14 +73,15 @@ class _Look:
 
 
 class TreeMeter:
-    """Reads one tree. ``members`` are its processes now, ``traffic`` what it sent and received, None if unknown.
+    """Reads one tree. ``members`` returns its processes now, ``traffic`` what it sent and received, None if unknown.
 
-    With ``reaped`` what their children used that have ended is theirs as well.
+    ``members`` is told which of them its control group holds, and need not find those. With ``reaped`` what their
+    children used that have ended is theirs as well.
     """
 
     def __init__(
         self,
-        members: Callable[[], Iterable[int]],
+        members: Callable[[Collection[int]], Iterable[int]],
         gauge: Callable[[], Gauge | None],
         traffic: Callable[[], tuple[int, int] | None],
         *,
@@ -99,7 +100,8 @@ class TreeMeter:
     def read(self, now: float, *, thorough: bool = False) -> Reading | None:
         """Return what the tree uses; None where nothing is left of it."""
         gauge = self._gauge()
-        pids = {*self._members(), *(gauge.members() if gauge is not None else ())}
+        held = frozenset(gauge.held() if gauge is not None else ())
+        pids = held.union(self._members(held))
         looks = [look for pid in sorted(pids) if (look := self._look(pid, now, thorough)) is not None]
         # Who was seen in the tree stays in it, also after it lost its parent.
         for identity in [identity for identity in self._shares if identity[0] not in pids]:
@@ -224,7 +226,13 @@ def _sockets(pid: int) -> int:
 
 
 def _count_files(pid: int) -> int:
-    return len(_names(f"/proc/{pid}/fd"))
+    directory = f"/proc/{pid}/fd"
+    try:
+        count = os.stat(directory).st_size
+    except OSError:
+        return 0
+    # Since Linux 6.2 the size of that directory is their number; before it was 0.
+    return count or len(_names(directory))
 
 
 def _names(directory: str) -> list[str]:
@@ -249,12 +257,6 @@ def _disk_of_threads(pid: int) -> tuple[int, int]:
 def _read(path: str) -> bytes:
     """Return the content of a file of the kernel; nothing where it is gone, or of somebody else."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return content(path)
     except OSError:
         return b""
-    try:
-        return os.read(descriptor, _CHUNK)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)

@@ -20,6 +20,7 @@ from supervisord_mcp.errors import IsolationError
 from supervisord_mcp.runtimes import proctable
 from supervisord_mcp.runtimes.accounting import GroupFigures
 from supervisord_mcp.runtimes.hierarchy import LEAF, Hierarchy, detect, is_root, processes
+from supervisord_mcp.runtimes.kernelfile import content
 from supervisord_mcp.runtimes.limits import Limits
 from supervisord_mcp.runtimes.tree import send
 
@@ -52,6 +53,10 @@ class Group:
         """Return the processes that are in the group now."""
         return sorted({pid for place in self._places for pid in processes(place)})
 
+    def held(self) -> list[int]:
+        """Return the processes that are in the group now, by one of its directories: all of them hold the same."""
+        return processes(self._places[0]) if self._places else []
+
     def kill(self) -> bool:
         """Kill every process of the group; return whether there was none."""
         if not self.members():
@@ -82,14 +87,15 @@ class Group:
         place = self._places[0] if self._version == 2 else self._directories.get("cpu")
         told = {} if place is None else _numbers(f"{place}/cpu.stat")
         held = told.get("throttled_usec", 0) / 1e6 + told.get("throttled_time", 0) / 1e9
+        pressed = place if self._version == 2 else None
         return GroupFigures(
             cpu=told["usage_usec"] / 1e6 if "usage_usec" in told else None,
             oom_kills=self.memory_kills() if "memory" in self._directories else None,
             refused=self.refused_processes() if "pids" in self._directories else None,
             throttled=held if "nr_throttled" in told else None,
-            cpu_pressure=_pressure(place, "cpu"),
-            memory_pressure=_pressure(place, "memory"),
-            disk_pressure=_pressure(place, "io"),
+            cpu_pressure=_pressure(pressed, "cpu"),
+            memory_pressure=_pressure(pressed, "memory"),
+            disk_pressure=_pressure(pressed, "io"),
         )
 
     def memory_event(self) -> int:
@@ -325,8 +331,7 @@ def _put(path: str, value: str) -> None:
 
 
 def _get(path: str) -> str:
-    with open(path, encoding="ascii") as file:
-        return file.read()
+    return content(path).decode("ascii")
 
 
 def _make(place: str) -> None:

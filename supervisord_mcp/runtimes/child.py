@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Protocol
 
@@ -110,9 +110,10 @@ class ProcessChild(Child):
         self._meters.append(made := TreeMeter(self._present, self._gauge, self._traffic))
         return made
 
-    def _present(self) -> list[int]:
-        # Not `_members`, which belongs to the event loop. What left its parents is found by the group alone.
-        return proctable.descendants(self.pid)
+    def _present(self, held: Collection[int]) -> list[int]:
+        # Not `_members`, which belongs to the event loop. What left its parents is found by the group alone. Nothing in
+        # a sandbox changes its group, so there what is below a process of it is in it.
+        return proctable.descendants(self.pid, held if self._wrappers else ())
 
     def _gauge(self) -> Gauge | None:
         return None if self._restraint is None else self._restraint.group

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from supervisord_mcp.runtimes.kernelfile import content
 from supervisord_mcp.runtimes.limits import CONTROLLERS
 
 #: The group that a daemon moves itself to: with version 2 a group that hands out controllers may hold no process.
@@ -173,5 +174,4 @@ def _plain(path: str) -> str:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.read()
+    return os.fsdecode(content(path))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+
+from supervisord_mcp.runtimes.kernelfile import content
 
 #: The environment variable that every process of a tree carries.
 MARKER_VARIABLE = "SMCP_INSTANCE"
@@ -37,8 +40,7 @@ class Entry:
 def read_entry(pid: int) -> Entry | None:
     """Return what the table says about a pid, or None where there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            text = file.read()
+        text = content(f"/proc/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # The name may hold blanks and parentheses, so the fields begin after the last one.
@@ -83,7 +85,7 @@ def children() -> list[int]:
 
 def children_of(pid: int) -> list[int]:
     """Return the direct children of a process, of all its threads; none where it has ended."""
-    if not os.path.exists("/proc/thread-self/children"):  # a kernel without CONFIG_PROC_CHILDREN
+    if not _tells_children():
         return [entry.pid for entry in entries() if entry.ppid == pid]
     threads: list[str] = []
     found: list[int] = []
@@ -91,19 +93,26 @@ def children_of(pid: int) -> list[int]:
         threads = os.listdir(f"/proc/{pid}/task")
     for thread in threads:
         # The children of a thread that ends are taken over by another one.
-        with (
-            contextlib.suppress(FileNotFoundError, ProcessLookupError),
-            open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file,
-        ):
-            found += map(int, file.read(1 << 20).split())
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found += map(int, content(f"/proc/{pid}/task/{thread}/children").split())
     return found
 
 
-def descendants(top: int) -> list[int]:
-    """Return a process and everything below it: all that is in a pid namespace, where ``top`` is its first process."""
+@functools.cache
+def _tells_children() -> bool:
+    """Return whether the kernel has CONFIG_PROC_CHILDREN."""
+    return os.path.exists("/proc/thread-self/children")
+
+
+def descendants(top: int, known: Collection[int] = ()) -> list[int]:
+    """Return a process and everything below it: all that is in a pid namespace, where ``top`` is its first process.
+
+    What is below those that are known is left out.
+    """
     found = [top]
     for pid in found:
-        found += children_of(pid)
+        if pid not in known:
+            found += children_of(pid)
     return found
 
 

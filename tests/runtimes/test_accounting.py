@@ -219,7 +219,7 @@ def test_what_is_dear_is_looked_up_only_where_it_can_have_changed(
     trees: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = trees.start("import sys; print(); sys.stdin.read()")
-    meter = TreeMeter(lambda: [pid], lambda: None, lambda: None)
+    meter = TreeMeter(lambda held: [pid], lambda: None, lambda: None)
     looks: list[str] = []
     real = os.open
 
@@ -239,7 +239,7 @@ def test_what_is_dear_is_looked_up_only_where_it_can_have_changed(
 def test_what_was_counted_is_not_lost_with_a_process(trees: Trees) -> None:
     burn = "import time\nwhile time.process_time() < 0.3: pass\nprint()\nimport sys; sys.stdin.read()"
     pids = [trees.start(burn), trees.start("import sys; print(); sys.stdin.read()")]
-    meter = TreeMeter(lambda: pids, lambda: None, lambda: (3, 4))
+    meter = TreeMeter(lambda held: pids, lambda: None, lambda: (3, 4))
     before = looked(meter)
     assert before.cpu >= 0.25
     assert (before.sent, before.received) == (3, 4)
@@ -251,7 +251,7 @@ def test_what_was_counted_is_not_lost_with_a_process(trees: Trees) -> None:
 
 def test_who_was_in_the_tree_stays_in_it(trees: Trees) -> None:
     pids = [trees.start("import sys; print(); sys.stdin.read()") for _ in range(2)]
-    meter = TreeMeter(lambda: pids, lambda: None, lambda: None)
+    meter = TreeMeter(lambda held: pids, lambda: None, lambda: None)
     assert len(looked(meter).processes) == 2
     left = pids.pop()
     assert {process.pid for process in looked(meter).processes} == {*pids, left}
@@ -264,13 +264,13 @@ def test_a_group_tells_what_the_processes_do_not(trees: Trees) -> None:
     pid = trees.start("import sys; print(); sys.stdin.read()")
 
     class Gauge:
-        def members(self) -> list[int]:
+        def held(self) -> list[int]:
             return [pid]
 
         def figures(self) -> GroupFigures:
             return GroupFigures(7.5, 1, 2, 0.25, 10.0, 20.0, 30.0)
 
-    reading = looked(TreeMeter(list, Gauge, lambda: None))
+    reading = looked(TreeMeter(lambda held: [], Gauge, lambda: None))
     assert [process.pid for process in reading.processes] == [pid]
     assert reading.cpu == 7.5
     assert (reading.oom_kills, reading.refused, reading.throttled) == (1, 2, 0.25)
@@ -281,7 +281,7 @@ def test_a_zombie_holds_nothing_but_its_time(trees: Trees) -> None:
     pid = trees.start("print(); import time\nwhile time.process_time() < 0.1: pass")
     # Not reaped: it stays in the table until somebody waits for it.
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    reading = looked(TreeMeter(lambda: [pid], lambda: None, lambda: None))
+    reading = looked(TreeMeter(lambda held: [pid], lambda: None, lambda: None))
     assert reading.processes == ()
     assert (reading.memory, reading.resident, reading.files) == (0, 0, 0)
     assert reading.cpu >= 0.05
@@ -293,7 +293,7 @@ def test_what_its_children_used_is_left_out_where_that_is_wanted(trees: Trees, t
     work = "import os, time\nif os.fork() == 0:\n while time.process_time() < 0.3: pass\n"
     work += f" with open({str(file)!r}, 'wb') as f: f.write(bytes(1 << 20)); os.fsync(f.fileno())\n os._exit(0)\n"
     pid = trees.start(work + "os.wait(); print()\nimport sys; sys.stdin.read()")
-    reading = looked(TreeMeter(lambda: [pid], lambda: None, lambda: None, reaped=reaped))
+    reading = looked(TreeMeter(lambda held: [pid], lambda: None, lambda: None, reaped=reaped))
     assert (reading.cpu >= 0.25) is reaped
     if (counted := psutil.Process(pid).io_counters().write_bytes) >= MIB:  # a file system in memory writes nothing
         assert reading.written == counted if reaped else reading.written < MIB

@@ -66,3 +66,20 @@ def test_finds_the_marker() -> None:
 def test_ancestors_end_at_the_first_process() -> None:
     above = proctable.ancestors()
     assert {1, os.getpid(), os.getppid()} - {0} <= above
+
+
+def test_what_is_below_those_that_are_known_is_left_out() -> None:
+    program = "import subprocess, sys; subprocess.Popen(['sleep', '100']); print(flush=True); sys.stdin.read()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        me, parent = os.getpid(), process.pid
+        [child] = proctable.children_of(parent)
+        assert {parent, child} <= set(proctable.descendants(me))
+        assert proctable.descendants(parent) == [parent, child]
+        assert proctable.descendants(parent, {parent}) == [parent]
+        assert parent in proctable.descendants(me, {parent})
+        assert child not in proctable.descendants(me, {parent})
+        os.kill(child, 9)
+        process.communicate()
