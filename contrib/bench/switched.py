@@ -17,8 +17,9 @@ from contrib.bench.revisions import CALL, COST, HOSTS, RATE, compared, p50, toge
 
 #: The daemon is told when to read its configuration, so it need not watch for it.
 _TOLD = "[daemon]\nreload = false\n"
-#: How many daemons one after the other; and how many calls are made after each change before any is measured.
-_DAEMONS, _WARM = 5, 20
+#: How many daemons one after the other, into how many short turns a repetition is parted, so that what else the machine
+#: does meets both settings alike; and how many calls are made after each change before any is measured.
+_DAEMONS, _TURNS, _WARM = 9, 4, 20
 
 
 def over_settings(
@@ -29,7 +30,7 @@ def over_settings(
     Each turn under the second is compared with the one under the first beside it, and what is told of each daemon is
     the median of that.
     """
-    part = replace(plan, calls=max(plan.calls * 2 // 5, 20))
+    part = replace(plan, rounds=plan.rounds * _TURNS, calls=max(plan.calls // _TURNS, 20))
     found = []
     for _ in range(min(_DAEMONS, plan.rounds)):
         with Place(settings=_TOLD) as place:
