@@ -20,7 +20,7 @@ from supervisord_mcp.caller import Caller, calling
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import FramingError, SmcpError
 from supervisord_mcp.facts import Facts, Whence
-from supervisord_mcp.following import follow
+from supervisord_mcp.following import Follower, follow
 from supervisord_mcp.listener import Greeting
 from supervisord_mcp.logs import ServerLog
 from supervisord_mcp.observer import Channel, Event, Observers
@@ -393,8 +393,8 @@ class Connection:
             await self._follow(observers.events, tell, "the reader of events")
 
     async def _follow(self, channel: Channel[T], tell: Callable[[T], None], what: str) -> NoReturn:
-        what = f"{what} (pid {self._peer_pid})"
-        await follow(self._office.observers, channel, tell, what, "Begin anew with the same command.")
+        follower = Follower(f"{what} (pid {self._peer_pid})", "Begin anew with the same command.")
+        await follow(self._office.observers, channel, tell, follower)
 
 
 def _record(event: Event) -> EventRecord:

@@ -278,8 +278,8 @@ class Daemon:
             self._launcher = self._make_launcher()
         self._launcher.origins = self._origins = loaded.origins
         plan, displaced = self._supervisor.reconfigure(config, self._launcher)
-        self._usage.configure(config)
         self._usage.settle()  # what is over already is told to those who wanted it then
+        self._usage.configure(config)
         self._audit.configure(config.audit)
         self._journald.configure(config.daemon.journal)
         self._taps.configure(config)

@@ -3,37 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, NoReturn
 
 import anyio
 
-from supervisord_mcp.errors import SmcpError
+from supervisord_mcp.errors import SmcpError, UnknownServerError
 from supervisord_mcp.observer import Channel, Event, Observers
 
 _numbers = count(1)
 
 
-async def follow(
-    observers: Observers, channel: Channel[Any], tell: Callable[[Any], object], what: str, remedy: str
-) -> NoReturn:
-    """Tell everything of a channel until this is cancelled; ``what`` says what is followed.
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """Who follows, by what it is called, and what helps it when it is taken out.
 
-    Raise `SmcpError`, with the remedy, once the watcher is taken out because it failed or was too slow.
+    ``server`` is the one whose end is the end of it, too, where that is one.
     """
-    watcher = f"{what} ({next(_numbers)})"  # the name of nobody else
-    gone = anyio.Event()
 
-    def dropped(event: Event) -> None:
-        if event.kind == "observer-dropped" and event.data.get("observer") == watcher:
+    name: str
+    remedy: str
+    server: str = ""
+
+
+async def follow(
+    observers: Observers, channel: Channel[Any], tell: Callable[[Any], object], follower: Follower
+) -> NoReturn:
+    """Tell everything of a channel until this is cancelled.
+
+    Raise `SmcpError` once the follower is taken out because it failed or was too slow, and `UnknownServerError` once
+    its server was removed, so that nothing more is to come.
+    """
+    watcher = f"{follower.name} ({next(_numbers)})"  # the name of nobody else
+    gone, removed = anyio.Event(), False
+
+    def ended(event: Event) -> None:
+        nonlocal removed
+        if event.kind == "config-reloaded" and follower.server in event.data["removed"]:
+            removed = True
+            gone.set()
+        elif event.kind == "observer-dropped" and event.data.get("observer") == watcher:
             gone.set()
 
     remove = channel.add(tell, watcher)
-    forget = observers.add(dropped, f"end of {watcher}")
+    forget = observers.add(ended, f"end of {watcher}")
     try:
         await gone.wait()
     finally:
         forget()
         remove()
+    if removed:
+        text = f"server '{follower.server}' was removed from the configuration, and {follower.name} ends with it"
+        raise UnknownServerError(text)
     cause = observers.dropped.get(watcher, "")
-    raise SmcpError(f"{what} was taken out, so that no host feels it: {cause}", remedy=remedy)
+    text = f"{follower.name} was taken out, so that no host feels it: {cause}"
+    raise SmcpError(text, remedy=follower.remedy)

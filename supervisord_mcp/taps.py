@@ -15,7 +15,7 @@ import msgspec
 from supervisord_mcp.config.models import Config
 from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import SmcpError
-from supervisord_mcp.following import follow
+from supervisord_mcp.following import Follower, follow
 from supervisord_mcp.observer import Message, Observers
 from supervisord_mcp.protocol import jsonrpc
 from supervisord_mcp.protocol.tapping import Asked, Matcher, Tap, TapRecord
@@ -86,8 +86,8 @@ class TapDesk:
     async def serve(self, tap: Tap, send: Callable[[TapRecord], None]) -> None:
         """Send what a person asked for, until they leave if they follow it.
 
-        Raise `UnknownServerError` for a name that no server has, and `SmcpError` where nothing is kept and nothing is
-        followed, or where the tap was too slow and is taken out.
+        Raise `UnknownServerError` for a name that no server has, or has any more, and `SmcpError` where nothing is kept
+        and nothing is followed, or where the tap was too slow and is taken out.
         """
         self._supervisor.server(tap.name)
         ring = self.rings.get(tap.name)
@@ -108,7 +108,8 @@ class TapDesk:
                     asked = Asked(call.method, jsonrpc.string_of(call.tool) or "", call.began)
                     matcher.expect(str(instance.key), call.session, call.identity, asked)
         channel, tell = self._observers.messages[tap.name], partial(_tell, send, matcher, tap)
-        await follow(self._observers, channel, tell, f"the tap of {tap.name}", "Look at less of it: --method, --host.")
+        follower = Follower(f"the tap of {tap.name}", "Look at less of it: --method, --host.", tap.name)
+        await follow(self._observers, channel, tell, follower)
 
 
 def told(message: Message, matcher: Matcher, wall: float, now: float, tap: Tap) -> TapRecord | None:

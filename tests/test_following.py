@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from supervisord_mcp.errors import SmcpError
-from supervisord_mcp.following import follow
+from supervisord_mcp.errors import SmcpError, UnknownServerError
+from supervisord_mcp.following import Follower, follow
 from supervisord_mcp.observer import Event, Observers
 from tests.kit.bounded import bounded
 
@@ -18,7 +18,7 @@ LIMIT = 20
 async def test_everything_is_told_until_whoever_follows_leaves() -> None:
     observers, heard = Observers(), list[str]()
     following = asyncio.ensure_future(
-        follow(observers, observers.events, lambda event: heard.append(event.kind), "one", "")
+        follow(observers, observers.events, lambda event: heard.append(event.kind), Follower("one", ""))
     )
     await asyncio.sleep(0)
     observers.publish(Event("a"))
@@ -37,9 +37,9 @@ async def test_only_who_is_taken_out_is_told_so() -> None:
     def fail(event: Event) -> None:
         raise ValueError(f"no room for {event.kind}")
 
-    failing = asyncio.ensure_future(follow(observers, observers.events, fail, "one", "Try again."))
+    failing = asyncio.ensure_future(follow(observers, observers.events, fail, Follower("one", "Try again.")))
     going_on = asyncio.ensure_future(
-        follow(observers, observers.events, lambda event: heard.append(event.kind), "one", "")
+        follow(observers, observers.events, lambda event: heard.append(event.kind), Follower("one", ""))
     )
     await asyncio.sleep(0)
     observers.publish(Event("a"))
@@ -51,3 +51,23 @@ async def test_only_who_is_taken_out_is_told_so() -> None:
     going_on.cancel()
     with pytest.raises(asyncio.CancelledError):
         await going_on
+
+
+@bounded(LIMIT)
+async def test_who_follows_a_server_is_told_when_it_is_removed() -> None:
+    observers = Observers()
+    channel = observers.messages["s"]
+    following = asyncio.ensure_future(follow(observers, channel, print, Follower("the tap of s", "", "s")))
+    everything = asyncio.ensure_future(follow(observers, observers.events, lambda event: None, Follower("one", "")))
+    await asyncio.sleep(0)
+    observers.publish(Event("config-reloaded", data={"added": ["s"], "changed": ["s"], "removed": ["other"]}))
+    await asyncio.sleep(0)
+    assert not following.done()
+    observers.publish(Event("config-reloaded", data={"added": [], "changed": [], "removed": ["s"]}))
+    with pytest.raises(UnknownServerError, match="'s' was removed from the configuration, and the tap of s ends"):
+        await following
+    assert not channel.watched
+    assert not everything.done()
+    everything.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await everything
