@@ -277,8 +277,8 @@ class Daemon:
         if config.daemon.path != old.daemon.path:
             self._launcher = self._make_launcher()
         self._launcher.origins = self._origins = loaded.origins
-        plan, displaced = self._supervisor.reconfigure(config, self._launcher)
         self._usage.settle()  # what is over already is told to those who wanted it then
+        plan, displaced = self._supervisor.reconfigure(config, self._launcher)
         self._usage.configure(config)
         self._audit.configure(config.audit)
         self._journald.configure(config.daemon.journal)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import anyio
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import SmcpError, UnknownServerError
 from supervisord_mcp.observer import Channel, Event, Observers
 
@@ -19,7 +20,7 @@ _numbers = count(1)
 class Follower:
     """Who follows, by what it is called, and what helps it when it is taken out.
 
-    ``server`` is the one whose end is the end of it, too, where that is one.
+    It ends when ``server`` is removed from the configuration, where one is named.
     """
 
     name: str
@@ -36,11 +37,13 @@ async def follow(
     its server was removed, so that nothing more is to come.
     """
     watcher = f"{follower.name} ({next(_numbers)})"  # the name of nobody else
+    # No value of a secret is in what events say, and so not in a name either.
+    server = masker.mask(follower.server)
     gone, removed = anyio.Event(), False
 
     def ended(event: Event) -> None:
         nonlocal removed
-        if event.kind == "config-reloaded" and follower.server in event.data["removed"]:
+        if event.kind == "config-reloaded" and server in event.data["removed"]:
             removed = True
             gone.set()
         elif event.kind == "observer-dropped" and event.data.get("observer") == watcher:

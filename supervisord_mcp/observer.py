@@ -74,8 +74,7 @@ class Message(msgspec.Struct, gc=False):
 class Bundle:
     """Calls of one caller for one thing that were over at about the same time, summed.
 
-    For who only counts: every call that is kept for itself, however shortly, takes a place in memory that the next one
-    would have used again, and the slower memory is what costs. (No struct of msgspec: those are quickly made but slowly
+    For who only counts, and needs no object for each call. (No struct of msgspec: those are quickly made but slowly
     changed, and every call changes one of these.)
     """
 

@@ -22,10 +22,12 @@ _WHOLE = 1 << 16
 _END = 1 << 10
 #: How much of the name of a host is kept, in characters.
 _LONGEST_NAME = 64
-#: Calls are told of after so many seconds, or as soon as there are so many, or of so many kinds.
+#: Calls are told of after so many seconds, or as soon as there are so many of one kind, or so many kinds; those that
+#: somebody wants each for itself sooner, for they hold their requests.
 _SOON = 0.05
 MANY = 256
 MANY_KINDS = 64
+MANY_KEPT = 64
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -61,8 +63,8 @@ class Around:
 class Traffic:
     """What goes over one instance. `opened` and `answered` come with every call, so they only note what is to be told.
 
-    Calls that are over are told together, a moment later: nobody waits for it, and what is done one by one costs most
-    for being done after something else. Who counts them gets sums.
+    Calls that are over are told together, a moment later: nobody waits for it, and code that did something else before
+    takes longer to begin than to count. Who counts them gets sums.
     """
 
     def __init__(self, key: InstanceKey, observers: Observers, around: Around) -> None:
@@ -73,7 +75,7 @@ class Traffic:
         self._messages = observers.messages[key.server]
         self._around = around
         self._callers: dict[SessionKey, Caller] = {}
-        # What is over and not told yet: each call, and sums, also by the session of who called last what is in them.
+        # What is over and not told yet: calls each for itself, sums, and the one that each session was added to last.
         self._news: list[Call] = []
         self._sums: dict[tuple[Caller, str, bytes], Bundle] = {}
         self._latest: dict[SessionKey, Bundle] = {}
@@ -118,30 +120,30 @@ class Traffic:
             return
         # Many servers always say at the end that nothing failed; what is said last counts in JSON.
         failed = () if data.endswith(_FINE) else _failed(data, calls)
-        if summed:
-            for call in calls:
-                # Neither a greeting nor what was refused at once is a call.
-                if call.method and call.began:
-                    bundle = self._latest.get(call.session)
-                    if bundle is None or bundle.tool != call.tool or bundle.method != call.method:
-                        bundle = self._bundle(call)
-                    bundle.seconds.append(now - call.began)
-                    bundle.asked += call.asked
-                    bundle.told += len(data)
-                    if failed and call.identity in failed:
-                        bundle.errors += 1
-                    if len(bundle.seconds) >= MANY:
-                        self.tell()
-        if kept:
-            for call in calls:
-                if call.method and call.began:
-                    call.ended = now
-                    call.told = len(data)
-                    if failed and call.identity in failed:
-                        call.outcome = Outcome.ERROR
-                    self._news.append(call)
+        for call in calls:
+            # Neither a greeting nor what was refused at once is a call.
+            if not (call.method and call.began):
+                continue
+            wrong = failed and call.identity in failed
+            if kept:
+                call.ended = now
+                call.told = len(data)
+                if wrong:
+                    call.outcome = Outcome.ERROR
+                self._news.append(call)
+            if summed:
+                bundle = self._latest.get(call.session)
+                if bundle is None or bundle.tool != call.tool or bundle.method != call.method:
+                    bundle = self._bundle(call)
+                bundle.seconds.append(now - call.began)
+                bundle.asked += call.asked
+                bundle.told += len(data)
+                if wrong:
+                    bundle.errors += 1
+                if len(bundle.seconds) >= MANY:
+                    self.tell()
         # Looked at here as well: every call comes through here, and most have nothing to arrange.
-        if not self._due or len(self._news) >= MANY:
+        if not self._due or len(self._news) >= MANY_KEPT:
             self._tell_in_time()
 
     def dropped(self, call: Call, *, overdue: bool) -> None:
@@ -178,7 +180,7 @@ class Traffic:
             self._calls.tell_all(news)
 
     def _tell_in_time(self) -> None:
-        if len(self._news) >= MANY:
+        if len(self._news) >= MANY_KEPT:
             self.tell()
         elif not self._due and (self._sums or self._news):
             self._due = True
@@ -197,7 +199,9 @@ class Traffic:
             if len(self._sums) >= MANY_KINDS:
                 self.tell()
             bundle = self._sums[key] = Bundle(*key)
-        self._latest[call.session] = bundle
+        # A host that has no name yet is asked again the next time.
+        if bundle.caller.host is not NAMELESS:
+            self._latest[call.session] = bundle
         return bundle
 
     def _caller(self, session: SessionKey) -> Caller:

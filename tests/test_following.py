@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from supervisord_mcp.credentials.masking import masker
 from supervisord_mcp.errors import SmcpError, UnknownServerError
 from supervisord_mcp.following import Follower, follow
 from supervisord_mcp.observer import Event, Observers
@@ -71,3 +72,18 @@ async def test_who_follows_a_server_is_told_when_it_is_removed() -> None:
     everything.cancel()
     with pytest.raises(asyncio.CancelledError):
         await everything
+
+
+@bounded(LIMIT)
+async def test_a_server_with_a_name_that_is_a_secret_is_known_when_it_is_removed() -> None:
+    masker.learn("tok-4f9a2c77b1", "vault:x")
+    try:
+        observers = Observers()
+        follower = Follower("the tap", "", "wiki-tok-4f9a2c77b1")
+        following = asyncio.ensure_future(follow(observers, observers.messages["s"], print, follower))
+        await asyncio.sleep(0)
+        observers.publish(Event("config-reloaded", data={"removed": ["wiki-tok-4f9a2c77b1"]}))
+        with pytest.raises(UnknownServerError):
+            await following
+    finally:
+        masker.clear()

@@ -125,6 +125,21 @@ async def test_a_tap_follows_and_knows_what_was_asked_before(tmp_path: Path) -> 
 
 
 @bounded(LIMIT)
+async def test_a_tap_ends_with_its_server(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}, "t": {}}) as one:
+        following = asyncio.create_task(one.taps.serve(Tap(name="s", follow=True), lambda record: None))
+        while not tapped(one):
+            await asyncio.sleep(0.01)
+        one.reconfigure({"s": {}})
+        await asyncio.sleep(0)
+        assert not following.done(), "it was another server"
+        one.reconfigure({"t": {}})
+        with pytest.raises(UnknownServerError, match="'s' was removed from the configuration"):
+            await following
+        assert not tapped(one)
+
+
+@bounded(LIMIT)
 async def test_nothing_is_there_to_be_shown(tmp_path: Path) -> None:
     async with estate(tmp_path, {"s": {}}) as one:
         error = await one.command().fail("tap", name="s")

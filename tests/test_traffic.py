@@ -11,7 +11,7 @@ from supervisord_mcp.observer import Bundle, Message, Observers
 from supervisord_mcp.policy.sharing import InstanceKey
 from supervisord_mcp.protocol.calls import NAMELESS, Call, Outcome
 from supervisord_mcp.protocol.framing import Oversized
-from supervisord_mcp.traffic import MANY, MANY_KINDS, Around, Traffic
+from supervisord_mcp.traffic import MANY, MANY_KEPT, MANY_KINDS, Around, Traffic
 
 KEY = InstanceKey("s", "abc")
 OK = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}\n'
@@ -183,27 +183,46 @@ def test_nothing_is_kept_for_nobody() -> None:
 
 def test_calls_are_told_together() -> None:
     world = World()
-    for number in range(MANY - 2):
+    for number in range(MANY_KEPT - 2):
         world.answer(world.open(identity=b"%d" % number))
     assert len(world.later) == 1
     assert world.told == []
-    assert len(world.calls) == MANY - 2
+    assert len(world.calls) == MANY_KEPT - 2
     world.traffic.dropped(world.open(), overdue=False)
     assert len(world.later) == 1
     world.traffic.tell()
-    assert len(world.told) == MANY - 1
+    assert len(world.told) == MANY_KEPT - 1
 
 
-@pytest.mark.parametrize("summed", [False, True])
-def test_many_calls_are_told_at_once(summed: bool) -> None:
-    world = World(summed=summed)
-    for number in range(MANY - 1):
+def test_many_calls_are_told_at_once() -> None:
+    world = World()
+    for number in range(MANY_KEPT - 1):
         world.answer(world.open(identity=b"%d" % number))
     assert len(world.later) == 1
-    assert world.told == []
+    assert (world.told, world.sums) == ([], [])
     world.answer(world.open(identity=b"x"))
-    assert sum(bundle.calls for bundle in world.sums) == (MANY if summed else 0)
-    assert len(world.calls) == MANY, "and none is told twice"
+    assert len(world.told) == MANY_KEPT
+    assert len(world.calls) == MANY_KEPT, "and none is told twice"
+    assert [bundle.calls for bundle in world.sums] == [MANY_KEPT]
+
+
+def test_very_many_of_a_kind_are_summed_at_once() -> None:
+    world = World(watched=False)
+    for number in range(MANY - 1):
+        world.answer(world.open(identity=b"%d" % number))
+    assert world.sums == []
+    world.answer(world.open(identity=b"x"))
+    assert [bundle.calls for bundle in world.sums] == [MANY]
+    assert world.calls == []
+    assert len(world.sums) == 1, "and none is told twice"
+
+
+def test_a_host_that_gets_its_name_is_summed_by_it_at_once() -> None:
+    world = World()
+    for name in ("", "", "late", "late"):
+        world.names[2] = name
+        world.answer(world.open(2))
+    assert [(one.caller.host, one.calls) for one in world.bundles] == [(NAMELESS, 2), ("late", 2)]
 
 
 def test_who_counts_is_told_sums_by_caller_and_kind() -> None:
@@ -228,13 +247,14 @@ def test_who_counts_is_told_sums_by_caller_and_kind() -> None:
 
 
 def test_a_host_that_makes_up_names_is_told_of_before_they_are_many() -> None:
-    world = World()
+    world = World(watched=False)
     for number in range(MANY_KINDS):
         world.answer(world.open(tool=b'"%d"' % number))
     assert world.sums == []
     world.traffic.dropped(world.open(tool=b'"one more"'), overdue=True)
     assert len(world.sums) == MANY_KINDS
-    assert len(world.bundles) == MANY_KINDS + 1
+    world.traffic.tell()
+    assert [bundle.tool for bundle in world.sums[MANY_KINDS:]] == [b'"one more"']
 
 
 def test_a_host_that_called_nothing_yet_has_its_name_in_messages() -> None:

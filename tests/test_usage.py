@@ -159,6 +159,37 @@ async def test_nothing_is_counted_where_that_is_not_wanted(tmp_path: Path) -> No
 
 
 @bounded(LIMIT)
+async def test_what_is_over_is_counted_before_counting_ends(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}}) as one:
+        guest = await one.greeted("s")
+        for _ in range(3):
+            await guest.call("echo")
+        # The server is another one from now on, too.
+        one.reconfigure({"s": {"tools_extra": 1}}, metrics={"calls": False})
+        assert [cell.calls for cell in one.usage.counts.tallies["s"].cells] == [3]
+
+
+@bounded(LIMIT)
+async def test_what_ends_with_a_server_is_counted_for_none(tmp_path: Path) -> None:
+    async with estate(tmp_path, {"s": {}, "t": {}}) as one:
+        guest = await one.greeted("s")
+        await guest.call("echo")
+        open_call = guest.post("tools/call", {"name": "echo", "arguments": {"value": 1, "delay": 60}})
+        while not list(one.instance("s").traffic.waiting):
+            await asyncio.sleep(0.01)
+        one.reconfigure({"t": {}})
+        assert "error" in await guest.answer(open_call)
+        while any(instance.key.server == "s" for instance in one.supervisor.instances):
+            await asyncio.sleep(0.01)
+        one.usage.settle()
+        assert "s" not in one.usage.counts.tallies
+        one.reconfigure({"s": {}, "t": {}})
+        await (await one.greeted("s")).call("echo")
+        one.usage.settle()
+        assert [cell.calls for cell in one.usage.counts.tallies["s"].cells] == [1]
+
+
+@bounded(LIMIT)
 async def test_it_looks_and_keeps_while_it_runs(tmp_path: Path) -> None:
     async with estate(tmp_path, {"s": {}}) as one:
         guest = await one.greeted("s")

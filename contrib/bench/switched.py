@@ -58,9 +58,9 @@ def _floods(place: Place, settings: tuple[str, str], plan: Plan) -> Figure:
     """Return how many calls ten hosts make in a second."""
     counted: tuple[list[float], list[float]] = ([], [])
     with crowd(place.shim(BARE), place.environ, HOSTS) as hosts:
-        for which in turns(plan.floods * 4):
+        for which in turns(plan.floods * _TURNS):
             place.configure(_TOLD + settings[which])
             for host in hosts:
                 host.do("calls", count=1)
-            counted[which].append(flood(hosts, plan.seconds / 4))
+            counted[which].append(flood(hosts, plan.seconds / _TURNS))
     return compared(RATE, counted, "/s")

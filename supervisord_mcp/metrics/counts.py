@@ -89,6 +89,7 @@ class Counts:
         self._wall = wall
         # By what calls say of themselves, so that they find their cell in one look.
         self._cells: dict[tuple[str, str, str, bytes], Cell] = {}
+        self._servers: frozenset[str] | None = None
         self._starting: dict[str, tuple[float, bool]] = {}
 
     def load(self, tallies: dict[str, Tally]) -> None:
@@ -98,15 +99,20 @@ class Counts:
 
     def keep(self, servers: Iterable[str]) -> None:
         """Forget the servers that there are not any more."""
-        names = set(servers)
+        self._servers = names = frozenset(servers)
         self.tallies = {name: tally for name, tally in self.tallies.items() if name in names}
         self._cells.clear()
 
     def tally(self, server: str) -> Tally:
-        """Return the tally of a server, made now if there is none."""
+        """Return the tally of a server, made now if there is none.
+
+        What is counted of one that there is not any more is forgotten: its last calls end after it was removed.
+        """
         found = self.tallies.get(server)
         if found is None:
-            found = self.tallies[server] = Tally(since=self._wall())
+            found = Tally(since=self._wall())
+            if self._servers is None or server in self._servers:
+                self.tallies[server] = found
         return found
 
     def calls(self, bundles: Sequence[Bundle]) -> None:

@@ -231,7 +231,7 @@ def _count_files(pid: int) -> int:
         count = os.stat(directory).st_size
     except OSError:
         return 0
-    # Since Linux 6.2 the size of that directory is their number; before it was 0.
+    # Since Linux 6.2 the size of that directory is their number, also for who may not list it; before it was 0.
     return count or len(_names(directory))
 
 

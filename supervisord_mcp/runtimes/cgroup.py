@@ -54,7 +54,10 @@ class Group:
         return sorted({pid for place in self._places for pid in processes(place)})
 
     def held(self) -> list[int]:
-        """Return the processes that are in the group now, by one of its directories: all of them hold the same."""
+        """Return the processes that are in the group now, as one of its directories has them: enough to measure.
+
+        To end them, where nothing may be left over, `members` looks into every one.
+        """
         return processes(self._places[0]) if self._places else []
 
     def kill(self) -> bool:
@@ -86,13 +89,13 @@ class Group:
         # With version 2 every group tells of processors and of waiting, whatever it limits.
         place = self._places[0] if self._version == 2 else self._directories.get("cpu")
         told = {} if place is None else _numbers(f"{place}/cpu.stat")
-        held = told.get("throttled_usec", 0) / 1e6 + told.get("throttled_time", 0) / 1e9
+        throttled = told.get("throttled_usec", 0) / 1e6 + told.get("throttled_time", 0) / 1e9
         pressed = place if self._version == 2 else None
         return GroupFigures(
             cpu=told["usage_usec"] / 1e6 if "usage_usec" in told else None,
             oom_kills=self.memory_kills() if "memory" in self._directories else None,
             refused=self.refused_processes() if "pids" in self._directories else None,
-            throttled=held if "nr_throttled" in told else None,
+            throttled=throttled if "nr_throttled" in told else None,
             cpu_pressure=_pressure(pressed, "cpu"),
             memory_pressure=_pressure(pressed, "memory"),
             disk_pressure=_pressure(pressed, "io"),

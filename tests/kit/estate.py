@@ -308,10 +308,15 @@ class Estate:
 
     # Configuration
 
-    def configured(self, servers: Mapping[str, Any], daemon: Mapping[str, Any] | None = None) -> Config:
+    def configured(
+        self,
+        servers: Mapping[str, Any],
+        daemon: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> Config:
         """Return a configuration; each server is given by its switches, or by a whole entry with a command."""
         entries = {name: entry if "command" in entry else self.entry(name, **entry) for name, entry in servers.items()}
-        return Config.model_validate({"daemon": dict(daemon or {}), "servers": entries})
+        return Config.model_validate({"daemon": dict(daemon or {}), "metrics": dict(metrics or {}), "servers": entries})
 
     def entry(self, name: str, entry: Mapping[str, Any] | None = None, **switches: Any) -> dict[str, Any]:
         """Return the entry of a fake server."""
@@ -319,15 +324,23 @@ class Estate:
         command = [PYTHON, "-I", "-S", str(KIT / "fserver.py"), told]
         return {**QUICK, "command": command, **(entry or {})}
 
-    def reconfigure(self, servers: Mapping[str, Any], daemon: Mapping[str, Any] | None = None) -> None:
+    def reconfigure(
+        self,
+        servers: Mapping[str, Any],
+        daemon: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> None:
         """Take another configuration as the daemon does."""
-        self.config = self.configured(servers, daemon)
+        self.config = self.configured(servers, daemon, metrics)
         self.logs.configure(self.config)
+        self.usage.settle()
+        plan, displaced = self.supervisor.reconfigure(self.config, self.launcher)
         self.usage.configure(self.config)
         self.taps.configure(self.config)
-        plan, displaced = self.supervisor.reconfigure(self.config, self.launcher)
         self.reception.rehouse(displaced)
         self.supervisor.start_eager((*plan.added, *plan.changed))
+        data = {"added": list(plan.added), "changed": list(plan.changed), "removed": list(plan.removed)}
+        self.observers.publish(Event("config-reloaded", data=data))
 
     # Who comes
 

@@ -106,6 +106,9 @@ def test_what_is_not_configured_is_forgotten(counts: Counts) -> None:
     counts.keep(["t"])
     assert set(counts.tallies) == {"t"}
     counts.calls([bundle()])
+    assert set(counts.tallies) == {"t"}, "nor are its last calls counted"
+    counts.keep(["s", "t"])
+    counts.calls([bundle()])
     assert counts.tallies["s"].cells[0].calls == 1
 
 

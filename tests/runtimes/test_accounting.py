@@ -297,3 +297,14 @@ def test_what_its_children_used_is_left_out_where_that_is_wanted(trees: Trees, t
     assert (reading.cpu >= 0.25) is reaped
     if (counted := psutil.Process(pid).io_counters().write_bytes) >= MIB:  # a file system in memory writes nothing
         assert reading.written == counted if reaped else reading.written < MIB
+
+
+def test_files_are_counted_where_their_directory_has_no_size(trees: Trees, monkeypatch: pytest.MonkeyPatch) -> None:
+    pid = trees.start("import sys; print(); sys.stdin.read()")
+    meter = TreeMeter(lambda held: [pid], lambda: None, lambda: None)
+    files = looked(meter).files
+    assert files == len(os.listdir(f"/proc/{pid}/fd"))
+    real = os.stat
+    # As before Linux 6.2.
+    monkeypatch.setattr(os, "stat", lambda path: os.stat_result((*real(path)[:6], 0, *real(path)[7:])))
+    assert looked(meter).files == files

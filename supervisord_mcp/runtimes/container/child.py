@@ -89,7 +89,8 @@ class ContainerChild(Child):
         """Return what reads how much the container uses: by its processes where they are on this machine."""
         if self.pid == 0:
             return StatsMeter(self._engine, self._running.name)
-        return TreeMeter(lambda held: proctable.descendants(self.pid, held), lambda: self.gauge, self._traffic)
+        # What is below a process of its group may be in a group of its own, where a container may make some.
+        return TreeMeter(lambda held: proctable.descendants(self.pid), lambda: self.gauge, self._traffic)
 
     def _traffic(self) -> tuple[int, int] | None:
         return None if self.gatekeeper is None else self.gatekeeper.traffic()

@@ -135,6 +135,18 @@ async def test_a_server_far_away_talks_ends_and_is_measured(
 
 
 @bounded(60)
+async def test_certificates_and_proxies_of_the_environment_are_not_for_an_engine(
+    far: tuple[Dockerd, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.setenv(name, str(tmp_path / "none.pem"))
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    async with launched(far[1], tmp_path, shell("echo here")) as child:
+        assert await read(child.stdout) == b"here\n"
+        assert await ended(child) == ExitStatus(code=0)
+
+
+@bounded(60)
 async def test_what_nobody_reads_holds_nothing_up(far: tuple[Dockerd, dict[str, str]], tmp_path: Path) -> None:
     async with launched(
         far[1], tmp_path, shell("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done")
