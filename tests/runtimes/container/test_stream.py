@@ -141,9 +141,9 @@ async def test_certificates_and_proxies_of_the_environment_are_not_for_an_engine
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.setenv(name, str(tmp_path / "none.pem"))
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
-    async with launched(far[1], tmp_path, shell("echo here")) as child:
-        assert await read(child.stdout) == b"here\n"
-        assert await ended(child) == ExitStatus(code=0)
+    async with launched(far[1], tmp_path, shell("read line; echo $line; cat")) as child:
+        os.write(child.stdin, b"here\n")
+        assert await read(child.stdout, b"here\n") == b"here\n"
 
 
 @bounded(60)
