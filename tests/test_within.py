@@ -19,8 +19,9 @@ WITHIN = [sys.executable, "-m", "contrib.within"]
 #: Told that it was interrupted, it takes a moment to end: a second interrupt would show.
 PATIENT = """
 import time
-print(input(), flush=True)
 try:
+    # Within: who reads this may interrupt at once.
+    print(input(), flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     time.sleep(0.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from supervisord_mcp.runtimes.kernelfile import content
 from supervisord_mcp.runtimes.proctable import entries
 
 
@@ -23,8 +24,7 @@ def memory(leader: int) -> int:
 
 def _share(pid: int) -> int:
     try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            lines = file.read().splitlines()
+        lines = content(f"/proc/{pid}/smaps_rollup").splitlines()
     except OSError:
         return 0
     found = next((line for line in lines if line.startswith(b"Pss:")), None)

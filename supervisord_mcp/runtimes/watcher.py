@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from supervisord_mcp.runtimes.kernelfile import content
 from supervisord_mcp.runtimes.limits import size_text
 
 #: How fast a tree is taken to grow at most; a pause is never longer than what is left at this speed.
@@ -109,10 +110,9 @@ def _resident(pid: int) -> int:
 def _share(pid: int) -> int:
     """Return what a process holds, its part of shared pages only; all of them where it hides its memory from us."""
     try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
-            for line in file.read(1 << 16).splitlines():
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) << 10
+        for line in content(f"/proc/{pid}/smaps_rollup").splitlines():
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) << 10
     except OSError:
         pass
     return _resident(pid)
@@ -125,6 +125,6 @@ def _threads(pid: int) -> int:
 
 
 def _words(path: str) -> list[bytes]:
-    with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
-        return file.read(4096).split()
+    with contextlib.suppress(OSError):
+        return content(path).split()
     return []

@@ -66,7 +66,7 @@ def test_processes_and_memory_are_counted() -> None:
 
 def test_a_process_that_hides_its_shares_counts_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     full = take([os.getpid()], Bounds(1 << 40)).memory
-    monkeypatch.setattr(watcher, "open", _closed, raising=False)
+    monkeypatch.setattr(watcher, "content", _closed)
     monkeypatch.setattr(watcher, "_resident", lambda _: full)
     assert take([os.getpid()], Bounds(1)).memory == full
 
